@@ -1,0 +1,39 @@
+"""What an instance reports when a step ends: immutable, one type per fact."""
+
+from typing import NamedTuple
+
+from cluster.handoff import Handoff
+from cluster.request import Request
+
+
+class FirstToken(NamedTuple):
+    """A mixed instance delivered a first token; the request decodes on here."""
+
+    request: Request
+
+
+class PrefillDone(NamedTuple):
+    """A prefill instance delivered a token; the KV waits here for a decode instance."""
+
+    request: Request
+
+
+class Finished(NamedTuple):
+    """The last token is out and the KV of this instance is free."""
+
+    request: Request
+
+
+class Aborted(NamedTuple):
+    """A cancelled request has left the step it was in, and its KV is free."""
+
+    request: Request
+
+
+class RoomReserved(NamedTuple):
+    """A handoff that had to wait now has room at decode; its transfer may start."""
+
+    handoff: Handoff
+
+
+Event = FirstToken | PrefillDone | Finished | Aborted | RoomReserved

@@ -1,0 +1,62 @@
+"""The handoff of one request's KV from prefill to decode: life cycle, lease and epoch."""
+
+from enum import IntEnum
+from math import inf
+
+from cluster.errors import InvariantError
+from cluster.request import Request
+
+
+class HandoffState(IntEnum):
+    OFFERED = 0
+    """KV waits at the source; the target has no room yet."""
+    RESERVED = 1
+    """The target has set room aside."""
+    MOVING = 2
+    DONE = 3
+    FAILED = 4
+    """Lost, corrupt, refused or cancelled; the request is retried or ends."""
+
+
+_H = HandoffState
+TRANSITIONS: dict[HandoffState, frozenset[HandoffState]] = {
+    _H.OFFERED: frozenset({_H.RESERVED, _H.FAILED}),
+    _H.RESERVED: frozenset({_H.MOVING, _H.FAILED}),
+    _H.MOVING: frozenset({_H.DONE, _H.FAILED}),
+    _H.DONE: frozenset(),
+    _H.FAILED: frozenset(),
+}
+
+
+class Handoff:
+    """`epoch` is the target's when the router chose it: a target that has switched roles since refuses it.
+
+    The source keeps the KV until the pull ends or the lease runs out; a waiting target renews the lease.
+    """
+
+    __slots__ = ("epoch", "lease_until_s", "num_bytes", "request", "source", "state", "target")
+
+    def __init__(
+        self, request: Request, source: int, target: int, epoch: int, num_bytes: int, lease_until_s: float = inf
+    ) -> None:
+        self.request = request
+        self.source = source
+        self.target = target
+        self.epoch = epoch
+        self.num_bytes = num_bytes
+        self.lease_until_s = lease_until_s
+        self.state = HandoffState.OFFERED
+
+    def enter(self, state: HandoffState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise InvariantError(
+                f"handoff of request {self.request.request_id} cannot go from {self.state.name} to {state.name}"
+            )
+        self.state = state
+
+    def renew(self, until_s: float) -> None:
+        """Extend the lease; it never shrinks."""
+        self.lease_until_s = max(self.lease_until_s, until_s)
+
+    def expired(self, now: float) -> bool:
+        return now > self.lease_until_s
