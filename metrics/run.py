@@ -1,0 +1,67 @@
+"""What a run leaves behind, whichever driver made it: everything that result files are made from."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from metrics.records import FloatArray
+
+SAMPLE_FIELDS = ("now_s", "queued_tokens", "num_waiting", "num_decoding", "kv_used_tokens", "num_outgoing")
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpan:
+    """An instance in one role and phase (serving, draining, switching, down) for a while."""
+
+    instance: int
+    role: str
+    phase: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """A role change that was ordered; `served_s` is nan when it did not complete in the run."""
+
+    instance: int
+    old_role: str
+    new_role: str
+    reason: str
+    decided_s: float
+    drained_s: float
+    served_s: float
+
+
+@dataclass(slots=True)
+class RunResult:
+    """Times are scenario seconds (a live run at time_scale 2 reports the same clock as a simulated one)."""
+
+    driver: str
+    """simulate or replay."""
+    scenario: dict[str, Any]
+    """The scenario as run, as plain data."""
+    duration_s: float
+    """First arrival to last event."""
+    instance_names: list[str]
+    num_gpus: int
+    records: FloatArray
+    """(requests, metrics.records.Column), one row per request that ended."""
+    step_logs: list[list[FloatArray]]
+    """Per instance and micro-batch, (steps, cluster.step_log.StepRow)."""
+    extra_gaps_s: list[float]
+    """Token gaps around preemptions, which no step row describes."""
+    role_spans: list[RoleSpan]
+    role_changes: list[RoleChange]
+    samples: list[FloatArray]
+    """Per instance, (samples, SAMPLE_FIELDS)."""
+    kv_capacity_tokens: list[int]
+    kv_bytes_moved: int
+    """Modelled bytes of all handoffs."""
+    num_transfers: int
+    starved_steps: int
+    cpu_s: float
+    wall_s: float
+    notices: list[str] = field(default_factory=list)
+    """Sentences a reader of the results must not miss."""
+    live: dict[str, Any] = field(default_factory=dict)
+    """What only a live run knows: lateness, send lag, real bytes, verification, Ray calls."""

@@ -1,0 +1,49 @@
+"""What the planner is told: which policy, how often, and the limits every policy keeps."""
+
+from dataclasses import dataclass, field
+
+from cluster.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadThresholds:
+    """Thresholds of the `load` policy."""
+
+    prefill_queue_high: float = 12_000
+    """Queued prompt tokens per prefill instance above which prefill asks for an instance."""
+    prefill_queue_low: float = 3_000
+    """... below which prefill may give one up."""
+    kv_use_high: float = 0.30
+    """KV use of decode instances above which decode asks for an instance."""
+    kv_use_low: float = 0.20
+    """... and the use that decode must stay under after giving one up."""
+    votes: int = 2
+    """Ticks in a row that must agree before a change."""
+    cooldown_s: float = 10.0
+    """Least time between the end of one change and the next decision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerConfig:
+    policy: str = "static"
+    """static or load."""
+    interval_s: float = 1.0
+    """Time between ticks."""
+    min_prefill: int = 1
+    min_decode: int = 1
+    max_changes_per_tick: int = 1
+    switch_time_s: float = 0.0
+    """Modelled time from the end of draining to serving in the new role."""
+    drain_timeout_s: float = 120.0
+    """A drain that takes longer is rolled back."""
+    load: LoadThresholds = field(default_factory=LoadThresholds)
+
+    def __post_init__(self) -> None:
+        for name in ("interval_s", "drain_timeout_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"planner.{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("min_prefill", "min_decode", "max_changes_per_tick"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"planner.{name} is {getattr(self, name)}; it must be at least 1")
+        if not self.switch_time_s >= 0:
+            raise ConfigError(f"planner.switch_time_s is {self.switch_time_s}; it must not be negative")

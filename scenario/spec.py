@@ -1,0 +1,109 @@
+"""A scenario: everything a run depends on, as frozen data. YAML files mirror these fields one to one."""
+
+from dataclasses import dataclass, field
+
+from cluster.errors import ConfigError
+from cluster.gpu import GpuSpec
+from cluster.link import LinkSpec
+from cluster.model import ModelSpec
+from cluster.scheduling import EngineConfig
+from metrics.slo import SloSpec
+from planner.config import PlannerConfig
+from workload.spec import WorkloadSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceCounts:
+    """How many instances start in each role: xPyD is prefill x, decode y."""
+
+    prefill: int = 0
+    decode: int = 0
+    mixed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("prefill", "decode", "mixed"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"instances.{name} is {getattr(self, name)}; it must not be negative")
+        if not self.total:
+            raise ConfigError("instances are all 0; start at least one mixed, or one prefill and one decode")
+        if not self.mixed and not (self.prefill and self.decode):
+            raise ConfigError(
+                f"instances {self.prefill}P{self.decode}D cannot serve a request; start at least one of each role"
+            )
+        if self.prefill and not self.decode:
+            raise ConfigError("instances.decode is 0 while prefill instances need somewhere to send their KV")
+
+    @property
+    def total(self) -> int:
+        return self.prefill + self.decode + self.mixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterConfig:
+    """Names of policies in cluster.router.POLICIES."""
+
+    prefill_policy: str = "jsq"
+    decode_policy: str = "jsq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveConfig:
+    """What only `replay` reads."""
+
+    time_scale: float = 1.0
+    """Wall seconds per scenario second: 2 is twice as slow as real time."""
+    kv_bytes_scale: float = 0.01
+    """Share of the modelled KV bytes that is really shipped; 1.0 is the real size."""
+    kv_budget_bytes: int = 256 * 1024 * 1024
+    """Real KV bytes a receiver lets into flight at once."""
+    metrics_port: int = 9400
+    metrics_host: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        if not self.time_scale > 0:
+            raise ConfigError(f"live.time_scale is {self.time_scale}; it must be above 0")
+        if not 0 <= self.kv_bytes_scale <= 1:
+            raise ConfigError(f"live.kv_bytes_scale is {self.kv_bytes_scale}; it must be in [0, 1]")
+        if self.kv_budget_bytes < 1:
+            raise ConfigError(f"live.kv_budget_bytes is {self.kv_budget_bytes}; it must be at least 1")
+        if not 0 <= self.metrics_port < 65536:
+            raise ConfigError(f"live.metrics_port is {self.metrics_port}; use 0 (any free port) to 65535")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One model on one kind of instance (tp x pp GPUs), a number of them in roles, and what they serve."""
+
+    name: str
+    model: ModelSpec
+    gpu: GpuSpec
+    gpu_link: LinkSpec
+    """Between the GPUs of an instance."""
+    link: LinkSpec
+    """Between instances; carries KV handoffs."""
+    instances: InstanceCounts
+    workload: WorkloadSpec
+    tp: int = 1
+    pp: int = 1
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    router: RouterConfig = field(default_factory=RouterConfig)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
+    slo: SloSpec = field(default_factory=SloSpec)
+    live: LiveConfig = field(default_factory=LiveConfig)
+    max_context: int | None = None
+    """Longest prompt plus output served, in tokens. None: what the model was trained for."""
+    sample_interval_s: float = 1.0
+    """Spacing of the queue, batch and KV samples in the results."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_context is not None and self.max_context < 1:
+            raise ConfigError(f"max_context is {self.max_context}; it must be at least 1 token")
+        if not self.sample_interval_s > 0:
+            raise ConfigError(f"sample_interval_s is {self.sample_interval_s}; it must be above 0")
+        if self.tp < 1 or self.pp < 1:
+            raise ConfigError(f"tp {self.tp} and pp {self.pp} must be at least 1")
+
+    @property
+    def num_gpus(self) -> int:
+        return self.instances.total * self.tp * self.pp
