@@ -40,8 +40,10 @@ class RunResult:
     """simulate or replay."""
     scenario: dict[str, Any]
     """The scenario as run, as plain data."""
+    num_requests: int
+    """Requests of the workload; those without a record at the end are lost."""
     duration_s: float
-    """First arrival to last event."""
+    """Start of the run to the last step or transfer."""
     instance_names: list[str]
     num_gpus: int
     records: FloatArray

@@ -1,0 +1,26 @@
+"""What a planner sees at a tick: the instances as they are, not as it remembers them."""
+
+from dataclasses import dataclass
+
+from cluster.load import LoadView
+from cluster.role import Phase, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """`instances` are load reports; a live driver's may be a little older than `now_s` (see LoadView.now_s)."""
+
+    now_s: float
+    instances: tuple[LoadView, ...]
+
+    def serving(self, role: Role) -> list[LoadView]:
+        return [view for view in self.instances if view.role is role and view.phase is Phase.SERVING]
+
+    def changing(self) -> list[LoadView]:
+        """Instances on their way to another role."""
+        return [view for view in self.instances if view.phase is not Phase.SERVING]
+
+    @property
+    def staleness_s(self) -> float:
+        """Age of the oldest load report."""
+        return max((self.now_s - view.now_s for view in self.instances), default=0.0)

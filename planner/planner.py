@@ -1,0 +1,62 @@
+"""The planner both drivers run: a policy by name, its memory, and limits that hold whatever it says."""
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.errors import ConfigError
+from cluster.role import Role
+from planner.config import PlannerConfig
+from planner.decision import Decision, RoleOrder
+from planner.load import LoadMemory, load_policy
+from planner.observation import Observation
+
+Policy = Callable[[Observation, PlannerConfig, Any], tuple[Decision, Any]]
+
+
+def static_policy(observation: Observation, config: PlannerConfig, memory: None) -> tuple[Decision, None]:  # noqa: ARG001
+    """Never moves anybody."""
+    prefill, decode = observation.serving(Role.PREFILL), observation.serving(Role.DECODE)
+    return Decision((), "static", len(prefill), len(decode)), None
+
+
+POLICIES: dict[str, tuple[Policy, Callable[[], Any]]] = {
+    "static": (static_policy, lambda: None),
+    "load": (load_policy, LoadMemory),
+}
+"""Policy and its first memory, by name."""
+
+
+class Planner:
+    """Call `tick` every `config.interval_s`; carry out the orders it returns."""
+
+    def __init__(self, config: PlannerConfig) -> None:
+        if config.policy not in POLICIES:
+            raise ConfigError(f"planner.policy is {config.policy!r}; use one of {', '.join(POLICIES)}")
+        self.config = config
+        self._policy, first_memory = POLICIES[config.policy]
+        self._memory = first_memory()
+
+    def tick(self, observation: Observation) -> Decision:
+        decision, self._memory = self._policy(observation, self.config, self._memory)
+        orders = within_limits(decision.orders, observation, self.config)
+        if orders == decision.orders:
+            return decision
+        return Decision(orders, decision.reason, decision.target_prefill, decision.target_decode)
+
+
+def within_limits(
+    orders: tuple[RoleOrder, ...], observation: Observation, config: PlannerConfig
+) -> tuple[RoleOrder, ...]:
+    """The orders, in order, that keep every role at its minimum and the tick at its maximum of changes."""
+    serving = {role: len(observation.serving(role)) for role in Role}
+    least = {Role.PREFILL: config.min_prefill, Role.DECODE: config.min_decode, Role.MIXED: 0}
+    views = {view.index: view for view in observation.instances}
+    kept: list[RoleOrder] = []
+    for order in orders:
+        view = views.get(order.instance)
+        if view is None or view not in observation.serving(view.role) or view.role is order.role:
+            continue
+        if len(kept) < config.max_changes_per_tick and serving[view.role] > least[view.role]:
+            serving[view.role] -= 1
+            kept.append(order)
+    return tuple(kept)
