@@ -6,9 +6,11 @@ from cluster.errors import ConfigError
 from cluster.gpu import GpuSpec
 from cluster.link import LinkSpec
 from cluster.model import ModelSpec
+from cluster.router import POLICIES as ROUTER_POLICIES
 from cluster.scheduling import EngineConfig
 from metrics.slo import SloSpec
 from planner.config import PlannerConfig
+from planner.planner import POLICIES as PLANNER_POLICIES
 from workload.spec import WorkloadSpec
 
 
@@ -44,6 +46,11 @@ class RouterConfig:
 
     prefill_policy: str = "jsq"
     decode_policy: str = "jsq"
+
+    def __post_init__(self) -> None:
+        for name in ("prefill_policy", "decode_policy"):
+            if getattr(self, name) not in ROUTER_POLICIES:
+                raise ConfigError(f"router.{name} is {getattr(self, name)!r}; use one of {', '.join(ROUTER_POLICIES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,8 @@ class Scenario:
             raise ConfigError(f"sample_interval_s is {self.sample_interval_s}; it must be above 0")
         if self.tp < 1 or self.pp < 1:
             raise ConfigError(f"tp {self.tp} and pp {self.pp} must be at least 1")
+        if self.planner.policy not in PLANNER_POLICIES:
+            raise ConfigError(f"planner.policy is {self.planner.policy!r}; use one of {', '.join(PLANNER_POLICIES)}")
 
     @property
     def num_gpus(self) -> int:

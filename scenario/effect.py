@@ -1,0 +1,33 @@
+"""Settings that do nothing in a given scenario, because another one switched them off."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scenario.spec import Scenario
+
+
+class Idle(NamedTuple):
+    """`path` does nothing while `cause` has the value it has."""
+
+    path: str
+    cause: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.path} has no effect while {self.cause} is {self.value}; remove it or change {self.cause}"
+
+
+def idle_settings(scenario: Scenario) -> Iterator[Idle]:
+    """Every setting without effect, whether or not it was given."""
+    if scenario.planner.policy == "static":
+        yield Idle("planner.load", "planner.policy", "static")
+    if scenario.engine.admission == "reserve_output":
+        yield Idle("engine.block_size", "engine.admission", "reserve_output")
+    for index, phase in enumerate(scenario.workload.phases):
+        path = f"workload.phases.{index}"
+        if phase.arrivals != "gamma":
+            yield Idle(f"{path}.burstiness", f"{path}.arrivals", phase.arrivals)
+        for name, lengths in (("prompt", phase.prompt), ("output", phase.output)):
+            if lengths.kind == "fixed":
+                yield Idle(f"{path}.{name}.sigma", f"{path}.{name}.kind", "fixed")
+                yield Idle(f"{path}.{name}.maximum", f"{path}.{name}.kind", "fixed")

@@ -1,0 +1,110 @@
+from dataclasses import replace
+
+import pytest
+
+from cluster.errors import CapacityError, ConfigError
+from cluster.request import Request
+from cluster.role import Role
+from scenario.build import (
+    build_cost,
+    build_instance,
+    build_pipeline,
+    build_router,
+    initial_roles,
+    instance_names,
+    kv_capacity,
+    request_limit_tokens,
+)
+from scenario.loading import load_scenario
+
+
+def test_roles_and_names_in_order() -> None:
+    scenario = load_scenario("demo", ["instances={prefill: 1, decode: 2, mixed: 1}"])
+    assert initial_roles(scenario) == [Role.PREFILL, Role.DECODE, Role.DECODE, Role.MIXED]
+    assert instance_names(scenario) == ["instance-0", "instance-1", "instance-2", "instance-3"]
+
+
+def test_cost_is_the_roofline_of_the_scenario() -> None:
+    cost = build_cost(load_scenario("steady-8b"))
+    assert cost.decode_run(32, 32 * 1024).first_s == pytest.approx(7.703e-3, abs=5e-7)
+    assert cost.step_s(1024, 1, 1024 * 512, 1024) == pytest.approx(21.545e-3, abs=5e-7)
+
+
+OPT = ["model=opt-13b", "gpu=a100-80gb", "max_context=null"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "capacity", "limit"),
+    [
+        ([], 56_542, 2048),
+        (["engine={admission: preempt_recompute, block_size: 16}"], 56_528, 2048),
+        (["model.max_context=100000"], 56_542, 56_542),
+        (["max_context=1000"], 56_542, 1000),
+        (["max_context=56542"], 56_542, 56_542),
+    ],
+)
+def test_capacity_and_longest_request(overrides: list[str], capacity: int, limit: int) -> None:
+    scenario = load_scenario("steady-8b", [*OPT, *overrides])
+    assert kv_capacity(scenario) == build_instance(scenario, 0, Role.DECODE).memory.capacity == capacity
+    assert request_limit_tokens(scenario) == limit
+
+
+def test_a_context_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(CapacityError) as caught:
+        request_limit_tokens(load_scenario("steady-8b", [*OPT, "max_context=56543"]))
+    assert str(caught.value) == (
+        "max_context is 56543 tokens, and an instance (tp 1, pp 1) has room for the KV of 56542; "
+        "lower max_context or raise tp"
+    )
+
+
+def test_bad_sizes_are_refused() -> None:
+    with pytest.raises(
+        CapacityError, match=r"model opt-175b does not fit on 1 x h100-sxm .* the smallest tp that fits is 6"
+    ):
+        build_instance(load_scenario("steady-8b", ["model=opt-175b"]), 0, Role.PREFILL)
+    with pytest.raises(ConfigError, match="tp 3"):
+        build_instance(load_scenario("steady-8b", ["tp=3"]), 0, Role.PREFILL)
+
+
+def test_one_stage_is_no_pipeline() -> None:
+    assert build_pipeline(load_scenario("demo")) is None
+
+
+@pytest.mark.parametrize("pp", [2, 3, 4])
+def test_stages_add_up_to_the_whole_plus_the_sends(pp: int) -> None:
+    """While the same side of the roofline binds every stage, the stages' times are parts of the whole's."""
+    scenario = load_scenario("demo", [f"pp={pp}"])
+    pipeline = build_pipeline(scenario)
+    assert pipeline is not None
+    assert pipeline.depth == pp == len(build_instance(scenario, 0, Role.MIXED).batches)
+    prompt = (4096, 1, 4096 * 2048.0, 4096)
+    send = 2e-6 + 4096 * 8192 * 2 / (0.8 * 450e9)
+    assert pipeline.enter(0.0, *prompt) == pytest.approx(build_cost(scenario).step_s(*prompt) + (pp - 1) * send)
+
+
+def test_instances_take_index_role_and_epoch() -> None:
+    instance = build_instance(load_scenario("colocated-8b"), 3, Role.MIXED, 2)
+    assert (instance.index, instance.role, instance.state.epoch) == (3, Role.MIXED, 2)
+    assert instance.scheduler.policy.token_budget == 512
+
+
+@pytest.mark.parametrize(("admission", "load"), [("reserve_output", 30), ("preempt_recompute", 10)])
+def test_router_counts_kv_as_admission_does(admission: str, load: int) -> None:
+    scenario = load_scenario("demo", [f"engine.admission={admission}", "router.prefill_policy=round_robin"])
+    router = build_router(scenario)
+    assert router.prefill_policy == "round_robin"
+    assert router.route_prompt(Request(0, 0.0, 10, 20)) is None
+    router.open(0, Role.DECODE)
+    router.route_handoff(Request(0, 0.0, 10, 20))
+    assert router.load_of(0) == load
+
+
+def test_the_seed_breaks_ties() -> None:
+    def choices(seed: int) -> list[int]:
+        router = build_router(replace(load_scenario("demo"), seed=seed))
+        for index in range(1000):
+            router.open(index, Role.DECODE)
+        return [choice.instance for choice in (router.route_handoff(Request(0, 0.0, 1, 1)) for _ in range(3)) if choice]
+
+    assert choices(1) == choices(1) != choices(2)
