@@ -1,6 +1,7 @@
 """What requests arrive: a trace file, or phases of synthetic arrivals."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from cluster.errors import ConfigError
 
@@ -24,10 +25,10 @@ class Lengths:
     def __post_init__(self) -> None:
         if self.kind not in LENGTHS:
             raise ConfigError(f"lengths kind is {self.kind!r}; use one of {', '.join(LENGTHS)}")
-        if not self.mean >= 1:
-            raise ConfigError(f"lengths mean is {self.mean}; it must be at least 1 token")
-        if not self.sigma >= 0:
-            raise ConfigError(f"lengths sigma is {self.sigma}; it must not be negative")
+        if not 1 <= self.mean < inf:
+            raise ConfigError(f"lengths mean is {self.mean}; it must be a finite number of at least 1 token")
+        if not 0 <= self.sigma < inf:
+            raise ConfigError(f"lengths sigma is {self.sigma}; it must be a finite number and not negative")
         if self.maximum is not None and self.maximum < 1:
             raise ConfigError(f"lengths maximum is {self.maximum}; it must be at least 1 token")
 
@@ -51,10 +52,14 @@ class Phase:
         if self.arrivals not in ARRIVALS:
             raise ConfigError(f"phase {self.name}: arrivals is {self.arrivals!r}; use one of {', '.join(ARRIVALS)}")
         for name in ("duration_s", "burstiness"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"phase {self.name}: {name} is {getattr(self, name)}; it must be above 0")
-        if not self.request_rate >= 0:
-            raise ConfigError(f"phase {self.name}: request_rate is {self.request_rate}; it must not be negative")
+            if not 0 < getattr(self, name) < inf:
+                raise ConfigError(
+                    f"phase {self.name}: {name} is {getattr(self, name)}; it must be a finite number above 0"
+                )
+        if not 0 <= self.request_rate < inf:
+            raise ConfigError(
+                f"phase {self.name}: request_rate is {self.request_rate}; it must be a finite number and not negative"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,8 @@ class WorkloadSpec:
     """Force a format instead of detecting it."""
     trace_unit: str | None = None
     """Force the unit of numeric timestamps: s or ms."""
+    skip_invalid: bool = False
+    """Leave out and count rows of the trace that cannot be used, instead of refusing the file."""
     phases: list[Phase] = field(default_factory=list)
     start_s: float | None = None
     end_s: float | None = None
@@ -85,9 +92,12 @@ class WorkloadSpec:
             raise ConfigError(f"workload.trace_unit is {self.trace_unit!r}; use s or ms")
         if self.trace is not None and self.phases:
             raise ConfigError("workload has both a trace and phases; keep one of them")
+        for name in ("trace_format", "trace_unit", "skip_invalid"):
+            if getattr(self, name) and self.trace is None:
+                raise ConfigError(f"workload.{name} has no effect without workload.trace; leave it out")
         if self.num_requests is not None and self.num_requests < 1:
             raise ConfigError(f"workload.num_requests is {self.num_requests}; it must be at least 1")
-        if self.request_rate is not None and not self.request_rate > 0:
-            raise ConfigError(f"workload.request_rate is {self.request_rate}; it must be above 0")
+        if self.request_rate is not None and not 0 < self.request_rate < inf:
+            raise ConfigError(f"workload.request_rate is {self.request_rate}; it must be a finite number above 0")
         if self.start_s is not None and self.end_s is not None and not self.start_s < self.end_s:
             raise ConfigError(f"workload.start_s {self.start_s} is not before workload.end_s {self.end_s}")
