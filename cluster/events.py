@@ -1,4 +1,4 @@
-"""What an instance reports when a step ends: immutable, one type per fact."""
+"""What an instance reports: immutable, one type per fact."""
 
 from typing import NamedTuple
 
@@ -36,4 +36,12 @@ class RoomReserved(NamedTuple):
     handoff: Handoff
 
 
-Event = FirstToken | PrefillDone | Finished | Aborted | RoomReserved
+class RoleCommitted(NamedTuple):
+    """The instance is drained and has taken its new role and epoch."""
+
+
+class RoleServed(NamedTuple):
+    """The instance serves (again), in the role it has now."""
+
+
+Event = FirstToken | PrefillDone | Finished | Aborted | RoomReserved | RoleCommitted | RoleServed

@@ -35,10 +35,10 @@ class Status(IntEnum):
 _S = Status
 ENDED = frozenset({_S.FINISHED, _S.REJECTED, _S.ABORTED, _S.FAILED})
 
-# A fault sends a request back to HANDOFF (its KV survives at prefill) or QUEUED (recompute).
+# A request for no tokens finishes on arrival. A fault sends a request back to HANDOFF (its KV survives at prefill) or QUEUED (recompute).
 TRANSITIONS: dict[Status, frozenset[Status]] = {
-    _S.ARRIVED: frozenset({_S.QUEUED, _S.REJECTED, _S.ABORTED, _S.FAILED}),
-    _S.QUEUED: frozenset({_S.QUEUED, _S.PREFILL, _S.FINISHED, _S.ABORTED, _S.FAILED}),
+    _S.ARRIVED: frozenset({_S.QUEUED, _S.FINISHED, _S.REJECTED, _S.ABORTED, _S.FAILED}),
+    _S.QUEUED: frozenset({_S.QUEUED, _S.PREFILL, _S.ABORTED, _S.FAILED}),
     _S.PREFILL: frozenset(
         {_S.HANDOFF, _S.DECODE, _S.FINISHED, _S.PREEMPTED, _S.QUEUED, _S.ABORTED, _S.FAILED}
     ),

@@ -138,13 +138,14 @@ class Router:
         self.close(instance)
         self._loads[instance] = 0
 
+    def role_if_open(self, instance: int) -> Role | None:
+        """The role it serves now; None when it gets no work."""
+        is_open = instance in self.prompts.at or instance in self.handoffs.at
+        return self._roles[instance] if is_open else None
+
     def load_of(self, instance: int) -> int:
         """Tokens in flight there by the books of this router."""
         return self._loads[instance]
-
-    def serving(self, role: Role) -> list[int]:
-        candidates = self.handoffs if role is Role.DECODE else self.prompts
-        return [instance for instance in candidates.ids if self._roles[instance] is role]
 
     def route_prompt(self, request: Request) -> Choice | None:
         """Choose where to prefill and book it; None while nobody serves prompts."""

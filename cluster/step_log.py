@@ -59,8 +59,9 @@ class StepLog:
     def __len__(self) -> int:
         return len(self.values) // self.WIDTH
 
-    def __iter__(self) -> Iterator[StepRow]:
+    def rows(self, start: int = 0) -> Iterator[StepRow]:
+        """Rows from number `start` on."""
         values, width = self.values, self.WIDTH
-        for at in range(0, len(values), width):
+        for at in range(start * width, len(values), width):
             row = values[at : at + width]
             yield StepRow(row[0], row[1], int(row[2]), int(row[3]), int(row[4]), int(row[5]), row[6], row[7], row[8])

@@ -1,6 +1,7 @@
 """How a run went over time: roles, role changes and load samples, as both drivers record them."""
 
 from array import array
+from dataclasses import replace
 from math import nan
 
 import numpy as np
@@ -24,44 +25,29 @@ class History:
         self._pending: dict[int, RoleChange] = {}
         self._samples = [array("d") for _ in instances]
 
-    def change_begins(self, instance: Instance, reason: str, now: float) -> None:
-        state = instance.state
-        assert state.target is not None
-        self._pending[instance.index] = RoleChange(instance.index, state.role, state.target, reason, now, nan, nan)
-        self._note(instance, now)
+    def change_begins(self, instance: Instance, new_role: Role, reason: str, now: float) -> None:
+        """Call before the instance starts to drain."""
+        self._pending[instance.index] = RoleChange(instance.index, instance.role, new_role, reason, now, nan, nan)
+        self._switch_span(instance.index, instance.role, Phase.DRAINING, now)
 
     def change_commits(self, instance: Instance, now: float) -> None:
-        change = self._pending[instance.index]
-        self._pending[instance.index] = RoleChange(
-            change.instance, change.old_role, change.new_role, change.reason, change.decided_s, now, nan
-        )
+        self._pending[instance.index] = replace(self._pending[instance.index], drained_s=now)
         self._note(instance, now)
 
     def change_serves(self, instance: Instance, now: float) -> None:
+        """The instance serves: in its new role, or in its old one after a rollback (then the times stay nan)."""
         change = self._pending.pop(instance.index)
-        self.changes.append(
-            RoleChange(
-                change.instance,
-                change.old_role,
-                change.new_role,
-                change.reason,
-                change.decided_s,
-                change.drained_s,
-                now,
-            )
-        )
-        self._note(instance, now)
-
-    def change_rolls_back(self, instance: Instance, now: float) -> None:
-        """The change is kept, without the times it did not reach."""
-        self.changes.append(self._pending.pop(instance.index))
+        self.changes.append(change if instance.role != change.new_role else replace(change, served_s=now))
         self._note(instance, now)
 
     def _note(self, instance: Instance, now: float) -> None:
-        role, phase, since = self._open[instance.index]
+        self._switch_span(instance.index, instance.role, instance.state.phase, now)
+
+    def _switch_span(self, index: int, role: Role, phase: Phase, now: float) -> None:
+        old_role, old_phase, since = self._open[index]
         if now > since:
-            self.spans.append(RoleSpan(instance.index, role, phase, since, now))
-        self._open[instance.index] = (instance.role, instance.state.phase, now)
+            self.spans.append(RoleSpan(index, old_role, old_phase, since, now))
+        self._open[index] = (role, phase, now)
 
     def sample(self, now: float) -> None:
         for instance, values in zip(self._instances, self._samples, strict=True):

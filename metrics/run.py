@@ -67,3 +67,11 @@ class RunResult:
     """Sentences a reader of the results must not miss."""
     live: dict[str, Any] = field(default_factory=dict)
     """What only a live run knows: lateness, send lag, real bytes, verification, Ray calls."""
+
+
+def starved_notice(starved_steps: int) -> str:
+    """What to tell about a budget that running decodes used up."""
+    return (
+        f"the token budget left no room for prompts beside the running decodes in {starved_steps} steps: "
+        "raise engine.token_budget or lower engine.max_batch"
+    )

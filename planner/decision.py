@@ -12,6 +12,8 @@ class RoleOrder:
     instance: int
     epoch: int
     role: Role
+    cause: str
+    """One stable word for the kind of reason, used as a metric label."""
     reason: str
 
 

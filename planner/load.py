@@ -74,7 +74,8 @@ def load_policy(observation: Observation, config: PlannerConfig, memory: LoadMem
         donor = min(prefill, key=lambda view: (view.queued_tokens, view.kv_used_tokens, view.index))
         reason = f"{reason}; prefill queue stays at {after:.0f} tokens without it"
         step = -1
-    order = RoleOrder(donor.index, donor.epoch, asks, reason)
+    cause = "prefill_queue" if asks is Role.PREFILL else "decode_kv"
+    order = RoleOrder(donor.index, donor.epoch, asks, cause, reason)
     return Decision((order,), reason, len(prefill) + step, len(decode) - step), LoadMemory(changing=True)
 
 

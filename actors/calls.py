@@ -1,0 +1,48 @@
+"""Calls to other actors and tasks of our own: counted, awaited, and never silently lost."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+class Calls:
+    """`ask` awaits an answer, `tell` does not; a failure of what nobody awaits is logged."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def ask(self, method: Any, *arguments: Any) -> Awaitable[Any]:
+        """Call an actor method and return its awaitable answer."""
+        self.count += 1
+        answer: Awaitable[Any] = method.remote(*arguments)
+        return answer
+
+    def tell(self, method: Any, *arguments: Any) -> None:
+        """Call an actor method whose answer does not matter."""
+        self.spawn(_wait(self.ask(method, *arguments)))
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine in the background."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a background task failed", exc_info=task.exception())
+
+    async def stop(self) -> None:
+        """Cancel what is still running."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _wait(answer: Awaitable[Any]) -> None:
+    await answer

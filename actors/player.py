@@ -1,0 +1,53 @@
+"""The trace player: an open loop that sends every request at its time, however the cluster is doing."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.calls import Calls
+from actors.clock import Clock
+from cluster.request import Request, Status
+from metrics.prometheus import MetricStore
+from workload.trace import Trace
+
+
+class Player:
+    """`send_lag_s` is, per request, the wall time from its scheduled arrival to its being sent."""
+
+    def __init__(self, trace: Trace, too_long: npt.NDArray[np.bool_], clock: Clock, router: Any, exporter: Any) -> None:
+        self._trace = trace
+        self._too_long = too_long
+        self._clock, self._router, self._exporter = clock, router, exporter
+        self.calls = Calls()
+        self.send_lag_s = np.zeros(len(trace))
+
+    async def play(self) -> None:
+        """Send the whole trace; requests that are due together go in one message."""
+        arrivals = self._trace.arrival_s
+        sent, total = 0, len(arrivals)
+        metrics, exported_s = MetricStore(), 0.0
+        while sent < total:
+            await asyncio.sleep(self._clock.delay_s(float(arrivals[sent])))
+            now = self._clock.now()
+            due = max(sent + 1, int(np.searchsorted(arrivals, now, side="right")))
+            self.calls.tell(self._router.submit, [self._request(index) for index in range(sent, due)])
+            self.send_lag_s[sent:due] = np.maximum(0.0, (now - arrivals[sent:due]) * self._clock.time_scale)
+            for lag in self.send_lag_s[sent:due]:
+                metrics.observe("baton_send_lag_seconds", float(lag))
+            sent = due
+            if now - exported_s > 1.0:
+                exported_s = now
+                self.calls.tell(self._exporter.add, metrics.take())
+        await self.calls.ask(self._exporter.add, metrics.take())
+
+    def _request(self, index: int) -> Request:
+        trace = self._trace
+        arrival = float(trace.arrival_s[index])
+        request = Request(index, arrival, int(trace.prompt_tokens[index]), int(trace.output_tokens[index]))
+        if self._too_long[index]:
+            request.enter(Status.REJECTED, arrival)
+        elif not request.output_tokens:
+            request.enter(Status.FINISHED, arrival)
+        return request

@@ -1,0 +1,76 @@
+"""The `baton` command: one subcommand a file, loaded when it is asked for; users' errors become one sentence."""
+
+import argparse
+import importlib
+import os
+import sys
+
+from cluster.errors import StalledError, UserError
+
+COMMANDS = {
+    "simulate": "run a scenario under a virtual clock",
+    "replay": "run the same scenario live on Ray",
+    "trace": "look at a trace file",
+    "model": "add a model from a Hugging Face config.json",
+    "study": "run a ready-made comparison and print its table",
+}
+USER_ERROR, STALLED, INTERRUPTED = 1, 3, 130
+
+
+def build_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser of the whole command line; only `command`'s own arguments are filled in."""
+    parser = argparse.ArgumentParser(
+        prog="baton",
+        description="A testbed for prefill/decode disaggregated LLM serving that needs no GPU.",
+        epilog="Begin with: baton simulate demo",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        module = importlib.import_module(f"cli.{name}") if name == command else None
+        child = commands.add_parser(
+            name,
+            help=summary,
+            description=module.DESCRIPTION if module else summary,
+            epilog=module.EXAMPLES if module else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if module:
+            module.add_arguments(child)
+            child.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point; returns the exit code: 0, 1 for a user's error, 3 for a stalled run, 130 when interrupted."""
+    argv = sys.argv[1:] if argv is None else argv
+    command = argv[0] if argv and argv[0] in COMMANDS else None
+    arguments = build_parser(command).parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except UserError as error:
+        print(f"baton {arguments.command}: {error}", file=sys.stderr)
+        return USER_ERROR
+    except StalledError as error:
+        print(f"baton {arguments.command}: {error}", file=sys.stderr)
+        return STALLED
+    except KeyboardInterrupt:
+        print(f"baton {arguments.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from metrics.summary import baton_version
+
+        print(f"baton {baton_version()}")
+        parser.exit()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

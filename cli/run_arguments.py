@@ -1,0 +1,115 @@
+"""What `simulate` and `replay` share: flags, the scenario they make, the workload, and the end of a run."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metrics.files import check_folder, write_run
+from metrics.run import RunResult
+from metrics.slo import parse_goodput
+from metrics.summary import summarize
+from metrics.summary_text import plain_text, summary_table
+from scenario.build import kv_capacity, request_limit_tokens
+from scenario.loading import dump_scenario, load_scenario
+from scenario.overrides import parse_overrides
+from scenario.spec import Scenario
+from workload.load import fit_lengths, load_workload
+from workload.trace import Trace
+
+_WORKLOAD_FLAGS = (
+    "trace_format",
+    "trace_unit",
+    "request_rate",
+    "num_requests",
+    "start_s",
+    "end_s",
+    "on_too_long",
+)
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenario", metavar="SCENARIO", help="a bundled scenario's name, or a YAML file")
+    workload = parser.add_argument_group("workload")
+    workload.add_argument("--trace", metavar="FILE", help="replay this trace instead of the scenario's workload")
+    workload.add_argument("--trace-format", metavar="NAME", help="do not detect the format")
+    workload.add_argument("--trace-unit", choices=("s", "ms"), help="unit of numeric timestamps; detected by default")
+    workload.add_argument("--request-rate", type=float, metavar="RPS", help="rescale arrivals to this mean rate")
+    workload.add_argument("--num-requests", type=int, metavar="N", help="only the first N requests")
+    workload.add_argument("--start-s", type=float, metavar="S", help="drop arrivals before this second")
+    workload.add_argument("--end-s", type=float, metavar="S", help="drop arrivals from this second on")
+    workload.add_argument(
+        "--on-too-long",
+        choices=("reject", "truncate", "error"),
+        help="requests longer than the context or the KV pool (default: the scenario's, else reject)",
+    )
+    run = parser.add_argument_group("run")
+    run.add_argument("--seed", type=int, metavar="N", help="seed of arrivals, lengths and tie-breaks")
+    run.add_argument(
+        "--goodput", nargs="+", metavar="KEY:MS", help="SLOs in milliseconds, e.g. --goodput ttft:1000 tpot:20"
+    )
+    run.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="any field of the scenario"
+    )
+    run.add_argument("--out", metavar="DIR", help="write summary.json, requests.jsonl, timeline.json and report.html here")
+    run.add_argument("--json", action="store_true", help="print the summary as JSON")
+    run.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def scenario_of(arguments: argparse.Namespace) -> Scenario:
+    """The scenario that the command line describes; raises ConfigError."""
+    if arguments.out:
+        check_folder(arguments.out)
+    changes: dict[str, Any] = {}
+    if arguments.trace is not None:
+        changes |= {"workload.phases": [], "workload.trace": str(Path(arguments.trace).absolute())}
+    for name in _WORKLOAD_FLAGS:
+        if getattr(arguments, name) is not None:
+            changes[f"workload.{name}"] = getattr(arguments, name)
+    if getattr(arguments, "time_scale", None) is not None:
+        changes["live.time_scale"] = arguments.time_scale
+    if arguments.seed is not None:
+        changes["seed"] = arguments.seed
+    if arguments.goodput is not None:
+        slo = parse_goodput(arguments.goodput)
+        changes |= {f"slo.{name}": getattr(slo, name) for name in ("ttft_ms", "tpot_ms", "e2e_ms")}
+    for override in parse_overrides(arguments.settings):
+        changes[override.path] = override.value
+    return load_scenario(arguments.scenario, changes)
+
+
+def workload_of(scenario: Scenario) -> tuple[Trace, npt.NDArray[np.bool_], list[str]]:
+    """The requests of a scenario, which of them to reject, and what to say about it."""
+    trace = load_workload(scenario.workload, base_dir=Path.cwd(), seed=scenario.seed)
+    trace, too_long, notices = fit_lengths(
+        trace,
+        max_context=request_limit_tokens(scenario),
+        kv_capacity=kv_capacity(scenario),
+        on_too_long=scenario.workload.on_too_long,
+    )
+    return trace, too_long, [*trace.info.notices, *notices]
+
+
+def finish(arguments: argparse.Namespace, scenario: Scenario, result: RunResult, notices: list[str]) -> int:
+    """Write the result files and print the summary; returns the exit code."""
+    result.notices[:0] = notices
+    if arguments.out:
+        summary = write_run(arguments.out, result, scenario.slo, dump_scenario(scenario))
+    else:
+        summary = summarize(result, scenario.slo)
+    if arguments.json:
+        import orjson
+
+        print(orjson.dumps(summary, option=orjson.OPT_INDENT_2).decode())
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(summary_table(summary))
+    else:
+        print(plain_text(summary_table(summary)))
+    if arguments.out and not arguments.json:
+        print(f"Files: {arguments.out}/ (open report.html; timeline.json loads in ui.perfetto.dev)")
+    return 0
