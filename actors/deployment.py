@@ -15,7 +15,7 @@ from actors.instance import InstanceActor
 from actors.planner import PlannerActor
 from actors.router import RouterActor
 from cluster.errors import BatonError, ConfigError
-from scenario.build import initial_roles, instance_names
+from scenario.build import initial_roles
 from scenario.spec import Scenario
 
 NAMESPACE = "baton"
@@ -95,16 +95,14 @@ class Deployment:
 
 def deploy(scenario: Scenario) -> Deployment:
     """Create every actor of a scenario. Actors cost no CPU slot: they mostly wait."""
-    options = {"num_cpus": 0, "enable_task_events": False}
     spec = ray.put(scenario)
-    exporter = ray.remote(ExporterActor).options(**options).remote(scenario.live.metrics_host, scenario.live.metrics_port)
-    instance_class = ray.remote(concurrency_groups={"data": 4})(InstanceActor)
+    exporter = _create(ExporterActor, scenario.live.metrics_host, scenario.live.metrics_port)
     instances = {
-        index: instance_class.options(**options, name=f"{name}-{_run_id()}").remote(spec, index, role)
-        for (index, role), name in zip(enumerate(initial_roles(scenario)), instance_names(scenario), strict=True)
+        index: _create(InstanceActor, spec, index, role, concurrency_groups={"data": 4})
+        for index, role in enumerate(initial_roles(scenario))
     }
-    router = ray.remote(RouterActor).options(**options).remote(spec)
-    planner = ray.remote(PlannerActor).options(**options).remote(spec)
+    router = _create(RouterActor, spec)
+    planner = _create(PlannerActor, spec)
     try:
         metrics_url = ask(exporter.start.remote())
         ask([actor.__ray_ready__.remote() for actor in (router, planner, *instances.values())])
@@ -112,6 +110,11 @@ def deploy(scenario: Scenario) -> Deployment:
         Deployment(router, planner, exporter, instances, "").close()
         raise
     return Deployment(router, planner, exporter, instances, metrics_url)
+
+
+def _create(actor_class: type, *arguments: Any, **options: Any) -> Any:
+    remote_class: Any = ray.remote(num_cpus=0, **options)(actor_class)
+    return remote_class.options(enable_task_events=False).remote(*arguments)
 
 
 def ask(answers: Any, timeout_s: float = FINISH_TIMEOUT_S) -> Any:
@@ -122,7 +125,3 @@ def ask(answers: Any, timeout_s: float = FINISH_TIMEOUT_S) -> Any:
         if isinstance(error.cause, BatonError):
             raise error.cause from None
         raise
-
-
-def _run_id() -> str:
-    return ray.get_runtime_context().get_job_id()

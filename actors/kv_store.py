@@ -67,7 +67,7 @@ class KvStore:
             pattern = self._pattern
         torch.add(pattern[:count], request_id % 32749, out=buffer[:count].view(torch.int16))
         data = _bytes_of(buffer, 2 * count)
-        seal = KvSeal(request_id, epoch, 2 * count, zlib.crc32(data))
+        seal = KvSeal(request_id, epoch, 2 * count, zlib.crc32(data.data))
         with self._lock:
             future = self._sealed.get(request_id)
         if future is None:
@@ -119,5 +119,5 @@ def verify(payload: KvPayload, request_id: int, epoch: int) -> None:
         raise TransferFailed(
             f"asked for KV of request {request_id} epoch {epoch}, got request {seal.request_id} epoch {seal.epoch}"
         )
-    if payload.data.nbytes != seal.num_bytes or zlib.crc32(payload.data) != seal.checksum:
+    if payload.data.nbytes != seal.num_bytes or zlib.crc32(payload.data.data) != seal.checksum:
         raise TransferFailed(f"KV of request {request_id} arrived damaged: checksum or size is wrong")

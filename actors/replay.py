@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.clock import Clock
-from actors.deployment import Deployment, ask, connected, deploy
+from actors.deployment import Deployment, connected, deploy
 from actors.messages import InstanceHistory, RouterHistory, Snapshot
 from actors.player import Player
 from cluster.errors import InvariantError, StalledError
@@ -148,9 +148,7 @@ def _result(
         records=book.records,
         step_logs=[history.step_logs for history in histories],
         extra_gaps_s=[gap for history in histories for gap in history.extra_gaps_s],
-        role_spans=[
-            replace(span, instance=index) for index, history in enumerate(histories) for span in history.spans
-        ],
+        role_spans=[replace(span, instance=index) for index, history in enumerate(histories) for span in history.spans],
         role_changes=sorted(
             (change for history in histories for change in history.changes), key=lambda change: change.decided_s
         ),

@@ -8,7 +8,6 @@ from actors.clock import Clock
 from actors.messages import Offer, Report, RouterHistory, Serving, Snapshot
 from cluster.load import LoadView
 from cluster.request import Request, Status
-from cluster.role import Role
 from metrics.prometheus import MetricStore
 from metrics.records import Records
 from metrics.watch import observe_requests
@@ -158,9 +157,7 @@ class RouterActor:
 
     async def snapshot(self) -> Snapshot:
         loads = tuple(self._loads[index] for index in sorted(self._loads))
-        return Snapshot(
-            self._clock.now(), self._num_sent, self._num_ended, self._num_good, loads, tuple(self._changes)
-        )
+        return Snapshot(self._clock.now(), self._num_sent, self._num_ended, self._num_good, loads, tuple(self._changes))
 
     async def unfinished(self) -> list[Request]:
         """Requests that have not ended, as they were when they were sent here last."""

@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from cli.run_arguments import add_run_arguments, finish, scenario_of, workload_of
+from cli.run_arguments import add_run_arguments, finish, scenario_of
+from scenario.requests import requests_of
 
 DESCRIPTION = "Run a scenario live on Ray, with real KV transfers and Prometheus metrics, and print its summary."
 EXAMPLES = """examples:
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from cli.live_view import live_view
 
     scenario = scenario_of(arguments)
-    trace, too_long, notices = workload_of(scenario)
+    trace, too_long, notices = requests_of(scenario)
     with live_view(scenario, len(trace), quiet=arguments.quiet) as view:
         view.say("starting Ray" if arguments.address is None else f"connecting to Ray at {arguments.address}")
         result = replay(

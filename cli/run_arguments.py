@@ -1,24 +1,18 @@
-"""What `simulate` and `replay` share: flags, the scenario they make, the workload, and the end of a run."""
+"""What `simulate` and `replay` share: flags, the scenario they make, and the end of a run."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from metrics.files import check_folder, write_run
 from metrics.run import RunResult
 from metrics.slo import parse_goodput
 from metrics.summary import summarize
 from metrics.summary_text import plain_text, summary_table
-from scenario.build import kv_capacity, request_limit_tokens
 from scenario.loading import dump_scenario, load_scenario
 from scenario.overrides import parse_overrides
 from scenario.spec import Scenario
-from workload.load import fit_lengths, load_workload
-from workload.trace import Trace
 
 _WORKLOAD_FLAGS = (
     "trace_format",
@@ -54,7 +48,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="any field of the scenario"
     )
-    run.add_argument("--out", metavar="DIR", help="write summary.json, requests.jsonl, timeline.json and report.html here")
+    run.add_argument(
+        "--out", metavar="DIR", help="write summary.json, requests.jsonl, timeline.json and report.html here"
+    )
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
@@ -79,18 +75,6 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
     for override in parse_overrides(arguments.settings):
         changes[override.path] = override.value
     return load_scenario(arguments.scenario, changes)
-
-
-def workload_of(scenario: Scenario) -> tuple[Trace, npt.NDArray[np.bool_], list[str]]:
-    """The requests of a scenario, which of them to reject, and what to say about it."""
-    trace = load_workload(scenario.workload, base_dir=Path.cwd(), seed=scenario.seed)
-    trace, too_long, notices = fit_lengths(
-        trace,
-        max_context=request_limit_tokens(scenario),
-        kv_capacity=kv_capacity(scenario),
-        on_too_long=scenario.workload.on_too_long,
-    )
-    return trace, too_long, [*trace.info.notices, *notices]
 
 
 def finish(arguments: argparse.Namespace, scenario: Scenario, result: RunResult, notices: list[str]) -> int:

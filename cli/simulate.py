@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from cli.run_arguments import add_run_arguments, finish, scenario_of, workload_of
+from cli.run_arguments import add_run_arguments, finish, scenario_of
+from scenario.requests import requests_of
 
 DESCRIPTION = "Run a scenario under a virtual clock and print its summary."
 EXAMPLES = """examples:
@@ -21,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sim.simulator import Simulator
 
     scenario = scenario_of(arguments)
-    trace, too_long, notices = workload_of(scenario)
+    trace, too_long, notices = requests_of(scenario)
     result = Simulator(scenario, trace, too_long).run()
     code = finish(arguments, scenario, result, notices)
     if not arguments.quiet:

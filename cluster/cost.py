@@ -152,9 +152,7 @@ class Roofline:
 
     def decode_run(self, batch: int, context: int) -> DecodeRun:
         fixed = self._fixed_s + batch * self._token_link_s
-        compute = (
-            batch * (self._token_compute_s + self._logit_compute_s) + context * self._attention_compute_s + fixed
-        )
+        compute = batch * (self._token_compute_s + self._logit_compute_s) + context * self._attention_compute_s + fixed
         memory = (
             (self.weights_memory_s(batch) if self._num_experts else self._body_memory_s)
             + self._head_memory_s

@@ -97,7 +97,9 @@ class Instance:
     def accept(self, handoff: Handoff, now: float) -> bool:
         """Reserve room for KV on its way in; False puts the handoff in line until RoomReserved reports it."""
         if self.state.role is Role.PREFILL:
-            raise InvariantError(f"prefill instance {self.index} was offered KV of request {handoff.request.request_id}")
+            raise InvariantError(
+                f"prefill instance {self.index} was offered KV of request {handoff.request.request_id}"
+            )
         if self.scheduler.preempts:
             self._settle_growth(now)
         if not self.offers and self.scheduler.has_room(handoff.request):

@@ -31,9 +31,7 @@ class Pipeline:
         """When the first stage can take another micro-batch."""
         return self._free_s[0]
 
-    def enter(
-        self, now: float, new_tokens: int, num_logits: int, attention_tokens: float, kv_tokens: int
-    ) -> float:
+    def enter(self, now: float, new_tokens: int, num_logits: int, attention_tokens: float, kv_tokens: int) -> float:
         """Send one micro-batch through all stages; returns when it leaves the last one."""
         free = self._free_s
         send = self.link.transfer_s(new_tokens * self.token_bytes) if self.link is not None else 0.0

@@ -81,7 +81,5 @@ class EngineConfig:
                 raise ConfigError(f"engine.{field} is {getattr(self, field)}; it must be at least 1")
 
     def mixed_policy(self) -> BatchPolicy:
-        budget = self.token_budget
-        if budget is None:
-            budget = 512 if self.policy == "chunked_prefill" else inf
-        return COLOCATED[self.policy].with_budget(budget)
+        default = 512 if self.policy == "chunked_prefill" else inf
+        return COLOCATED[self.policy].with_budget(self.token_budget or default)

@@ -62,7 +62,9 @@ def load_policy(observation: Observation, config: PlannerConfig, memory: LoadMem
     if asks is Role.PREFILL:
         after = decode_use(decode, len(decode) - 1)
         if len(decode) <= config.min_decode or after > limits.kv_use_low:
-            return _stay(f"{reason}, but decode cannot spare one (KV use would be {after:.0%})", prefill, decode), memory
+            return _stay(
+                f"{reason}, but decode cannot spare one (KV use would be {after:.0%})", prefill, decode
+            ), memory
         donor = min(decode, key=lambda view: (view.kv_used_tokens, view.index))
         reason = f"{reason}; decode KV use stays at {after:.0%} without it"
         step = 1

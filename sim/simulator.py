@@ -6,6 +6,7 @@ from time import perf_counter, process_time
 import numpy as np
 import numpy.typing as npt
 
+from cluster.agenda import ARRIVAL, SAMPLE, TICK, Agenda
 from cluster.errors import StalledError
 from cluster.events import Event, Finished, PrefillDone, RoleCommitted, RoleServed, RoomReserved
 from cluster.fabric import Fabric, Flow
@@ -22,7 +23,6 @@ from planner.planner import Planner
 from scenario.build import build_instance, build_router, initial_roles, instance_names
 from scenario.loading import to_plain
 from scenario.spec import Scenario
-from cluster.agenda import ARRIVAL, SAMPLE, TICK, Agenda
 from workload.trace import Trace
 
 
@@ -119,20 +119,19 @@ class Simulator:
 
     def _on_event(self, event: Event, instance: Instance, now: float) -> None:
         self._last_s = now
-        kind = type(event)
-        if kind is Finished:
+        if isinstance(event, Finished):
             request = event.request
             self._router.done(instance.index, request)
             self._records.add(request)
             del self._live[request.request_id]
-        elif kind is PrefillDone:
+        elif isinstance(event, PrefillDone):
             self._router.done(instance.index, event.request)
             self._hand_over(event.request, now)
-        elif kind is RoomReserved:
+        elif isinstance(event, RoomReserved):
             self._start_transfer(event.handoff, now)
-        elif kind is RoleCommitted:
+        elif isinstance(event, RoleCommitted):
             self._history.change_commits(instance, now)
-        elif kind is RoleServed:
+        elif isinstance(event, RoleServed):
             self._serve(instance, now)
 
     # Handoffs.
@@ -185,7 +184,10 @@ class Simulator:
     def _serve(self, instance: Instance, now: float) -> None:
         self._history.change_serves(instance, now)
         self._router.open(instance.index, instance.role)
-        for waiting, route in ((self._homeless_prompts, self._route_prompt), (self._homeless_handoffs, self._hand_over)):
+        for waiting, route in (
+            (self._homeless_prompts, self._route_prompt),
+            (self._homeless_handoffs, self._hand_over),
+        ):
             for _ in range(len(waiting)):
                 route(waiting.popleft(), now)
 
@@ -234,4 +236,3 @@ class Simulator:
             wall_s=wall_s,
             notices=[starved_notice(starved)] if starved else [],
         )
-

@@ -14,10 +14,10 @@ from workload.synthetic import generate
 from workload.trace import Trace
 
 
-def load_workload(spec: WorkloadSpec, *, base_dir: Path, seed: int) -> Trace:
+def load_workload(spec: WorkloadSpec, *, seed: int, base_dir: Path = Path()) -> Trace:
     """The requests of `spec`: trace or phases, then the window, then the first so many, then the rate.
 
-    A relative trace path is taken from `base_dir`; `seed` draws the phases. Raises TraceError for a bad
+    A relative trace path is taken from `base_dir`, by default the current folder; `seed` draws the phases. Raises TraceError for a bad
     file and ConfigError when no request is left.
     """
     if spec.trace is not None:
