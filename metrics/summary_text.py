@@ -1,0 +1,93 @@
+"""Summaries as tables for the terminal: one run, or several side by side."""
+
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from metrics.facts import (
+    LATENCY_COLUMNS,
+    ROLE_CHANGE_COLUMNS,
+    facts,
+    latency_rows,
+    number,
+    percent,
+    role_change_rows,
+    size,
+)
+from metrics.summary import Summary
+
+
+def summary_table(summary: Summary) -> RenderableType:
+    """A run for `rich.console.Console.print`, which leaves colours out where there is no terminal."""
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="bold", no_wrap=True)
+    lines.add_column(overflow="fold")
+    for label, text in facts(summary):
+        lines.add_row(label, Text(text))
+    latencies = _table("ms", *LATENCY_COLUMNS)
+    for label, texts in latency_rows(summary):
+        latencies.add_row(Text(label, style="dim" if label.startswith(" ") else ""), *texts)
+    title = Text(f"Serving summary: {summary['name']} ({summary['driver']}, seed {summary['seed']})\n", style="bold")
+    parts: list[RenderableType] = [title, lines, latencies]
+    if summary["role_changes"]:
+        changes = Table(*ROLE_CHANGE_COLUMNS, box=SIMPLE_HEAD, title="Role changes", title_justify="left")
+        for row in role_change_rows(summary):
+            changes.add_row(*map(Text, row))
+        parts.append(changes)
+    return Group(*parts)
+
+
+def compare_table(summaries: Sequence[Summary]) -> RenderableType:
+    """Several runs side by side, a column each."""
+    table = _table("", *(f"{summary['name']}\n{summary['driver']}" for summary in summaries))
+    for label, texts in _comparison(summaries):
+        table.add_row(label, *texts)
+    return table
+
+
+def plain_text(renderable: RenderableType, *, width: int = 100) -> str:
+    """What a terminal of `width` columns without colours shows."""
+    console = Console(file=StringIO(), width=width, color_system=None, force_terminal=False)
+    console.print(renderable)
+    file = console.file
+    assert isinstance(file, StringIO)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _table(corner: str, *columns: str) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column(corner, no_wrap=True)
+    for column in columns:
+        table.add_column(Text(column), justify="right")
+    return table
+
+
+def _comparison(summaries: Sequence[Summary]) -> list[tuple[str, list[str]]]:
+    rows = [
+        ("goodput, req/s", [number(one["request_goodput"]) for one in summaries]),
+        ("goodput per GPU, req/s", [number(one["goodput_per_gpu"]) for one in summaries]),
+        ("attainment", [percent(one["attainment"]) for one in summaries]),
+        ("requests finished", [number(one["completed"]) for one in summaries]),
+        ("requests not finished", [number(one["failed"]) for one in summaries]),
+        ("GPUs", [number(one["num_gpus"]) for one in summaries]),
+        ("duration, s", [number(one["duration_s"]) for one in summaries]),
+        ("output tokens/s", [number(one["output_throughput"]) for one in summaries]),
+    ]
+    for label, field, columns in (
+        ("TTFT", "ttft_ms", ("p50", "p90", "p99")),
+        ("TPOT", "tpot_ms", ("p50", "p90", "p99")),
+        ("ITL", "itl_ms", ("p50", "p99", "max")),
+        ("max ITL", "max_itl_ms", ("p99",)),
+        ("E2E", "e2e_ms", ("p50", "p99")),
+    ):
+        rows += [(f"{label} {column}, ms", [number(one[field][column]) for one in summaries]) for column in columns]
+    return [
+        *rows,
+        ("role changes", [number(one["num_role_changes"]) for one in summaries]),
+        ("KV moved", [size(one["kv_bytes_moved"]) for one in summaries]),
+        ("preemptions", [number(one["num_preemptions"]) for one in summaries]),
+    ]
