@@ -74,7 +74,7 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("Preemptions", number(summary["num_preemptions"])))
     if summary["starved_steps"]:
         lines.append(("Starved steps", number(summary["starved_steps"])))
-    lines += [(f"Live {label}", text) for label, text in _flat(summary["live"] or {})]
+    lines += _live(summary["live"] or {})
     lines.append(("Ran in", f"{number(summary['cpu_s'])} CPU s, {number(summary['requests_per_cpu_s'])} req/CPU s"))
     lines += [("Note", notice) for notice in summary["notices"]]
     return lines
@@ -138,17 +138,21 @@ def _busy(instances: list[dict[str, Any]]) -> str:
     return ", ".join(f"{one['name']} {percent(one['busy_share'])}" for one in instances)
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested dictionaries as labelled texts."""
-    lines: list[tuple[str, str]] = []
-    for key, value in values.items():
-        label = f"{prefix}{key.replace('_', ' ')}"
+def _live(live: dict[str, Any]) -> list[tuple[str, str]]:
+    """A line for every entry; statistics in one line."""
+    lines = []
+    for key, value in live.items():
         if isinstance(value, dict):
-            lines += _flat(value, f"{label} ")
+            text = ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
         else:
-            known = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-            lines.append((label, number(value) if known else str(value)))
+            text = _plain(value)
+        lines.append((f"Live {key.replace('_', ' ')}", text))
     return lines
+
+
+def _plain(value: Any) -> str:
+    is_number = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return number(value) if is_number else str(value)
 
 
 def size(num_bytes: int) -> str:

@@ -55,7 +55,7 @@ def plain_text(renderable: RenderableType, *, width: int = 100) -> str:
     console.print(renderable)
     file = console.file
     assert isinstance(file, StringIO)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()).rstrip() + "\n"
 
 
 def _table(corner: str, *columns: str) -> Table:

@@ -7,7 +7,9 @@ from metrics.summary import summarize
 from metrics.summary_text import compare_table, plain_text, summary_table
 
 RESULT = run(
-    records(HANDED_OVER, COLOCATED, REJECTED), notices=["beware of [brackets]"], live={"lateness": {"p99_ms": 1.5}}
+    records(HANDED_OVER, COLOCATED, REJECTED),
+    notices=["beware of [brackets]"],
+    live={"lateness_ms": {"p50": 0.25, "p99": 1.5}, "verified": True},
 )
 SUMMARY = summarize(RESULT, SloSpec(ttft_ms=120, tpot_ms=100))
 
@@ -46,7 +48,8 @@ def test_a_run():
         "Attainment 33.3 % good, 90 % asked for; TTFT <= 120 ms 33.3 %; TPOT <= 100 ms 66.7 %",
         "Requests 3 sent: 2 finished, 1 rejected",
         "KV moved 3 GB in 1 handoffs",
-        "Live lateness p99 ms 1.50",
+        "Live lateness ms p50 0.25, p99 1.50",
+        "Live verified True",
         "Note beware of [brackets]",
         "TTFT 125 125 145 149.5 150",
         "KV transfer 20 20 20 20 20",
