@@ -125,6 +125,8 @@ class Batch:
         if not self.size:
             return 0
         size = self.block_size
+        if size == 1:  # every sequence opens a block in every iteration, and `block_need` is not kept
+            return blocks // self.size
         rounds, blocks = divmod(blocks, self.size)
         iterations = rounds * size
         start = self.iteration
