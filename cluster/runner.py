@@ -58,9 +58,8 @@ class Runner:
     def release(self, request: Request, now: float) -> None:
         """The KV of a prefilled request has arrived elsewhere."""
         self.instance.release(request)
-        if not self.instance.in_flight:
-            self.plan(now)
-            self._commit_if_drained(now)
+        self.plan(now)
+        self._commit_if_drained(now)
 
     def abort(self, request: Request, now: float) -> None:
         """Cancel a request; Aborted follows, now or when its step has ended."""
