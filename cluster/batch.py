@@ -66,8 +66,9 @@ class Batch:
 
     def iterations_left(self) -> int:
         """Iterations until the first sequence ends. The batch must not be empty."""
-        ends = self._ends
-        while ends[0][1] != ends[0][2].seat:
+        ends, members = self._ends, self.members
+        # Who was taken out early may be back with another ticket, or sit in another batch with the same one.
+        while ends[0][1] != ends[0][2].seat or ends[0][2].request_id not in members:
             heappop(ends)
         return ends[0][0] - self.iteration
 
@@ -79,7 +80,7 @@ class Batch:
         ended: list[Request] = []
         while ends and ends[0][0] <= iteration:
             _, ticket, request = heappop(ends)
-            if ticket == request.seat:
+            if ticket == request.seat and request.request_id in self.members:
                 self._leave(request)
                 ended.append(request)
         return ended
