@@ -28,8 +28,12 @@ FINISH_TIMEOUT_S = 60.0
 def connected(address: str | None) -> Iterator[None]:
     """A Ray cluster to run on: the one at `address` (or auto), which stays up, or with None our own on loopback.
 
+    A process that is connected already keeps its connection, whatever `address` says.
     Raises ConfigError in one sentence when the address does not answer or wants a token.
     """
+    if ray.is_initialized():
+        yield
+        return
     if address is None:
         ray.init(
             address="local",

@@ -44,13 +44,25 @@ class KvStore:
     def __init__(self) -> None:
         self._lock = Lock()
         self._free: dict[int, list[torch.Tensor]] = defaultdict(list)
-        self._held: dict[int, torch.Tensor] = {}
+        self._held: dict[int, tuple[torch.Tensor, int]] = {}
+        """Buffer and bytes of it in use, by request."""
         self._sealed: dict[int, Future[KvPayload]] = {}
         self._pattern = torch.zeros(0, dtype=torch.int16)
 
     def held_bytes(self) -> int:
         with self._lock:
-            return sum(buffer.numel() * buffer.element_size() for buffer in self._held.values())
+            return sum(buffer.nbytes for buffer, _ in self._held.values())
+
+    def num_buffers(self) -> int:
+        """Buffers ever allocated, in use or free."""
+        with self._lock:
+            return len(self._held) + sum(map(len, self._free.values()))
+
+    def bytes_of(self, request_id: int) -> ByteArray:
+        """The request's KV as it lies here: a view."""
+        with self._lock:
+            buffer, num_bytes = self._held[request_id]
+        return _bytes_of(buffer, num_bytes)
 
     def expect(self, request_id: int) -> None:
         """Announce a payload that `compute` will seal: a pull that comes early waits for it."""
@@ -94,16 +106,17 @@ class KvStore:
         """Give the request's buffer back; unknown requests are none of our business."""
         with self._lock:
             self._sealed.pop(request_id, None)
-            buffer = self._held.pop(request_id, None)
-            if buffer is not None:
-                self._free[buffer.numel()].append(buffer)
+            held = self._held.pop(request_id, None)
+            if held is not None:
+                buffer, _ = held
+                self._free[buffer.nbytes].append(buffer)
 
     def _take(self, request_id: int, num_bytes: int) -> torch.Tensor:
         size = max(self._SMALLEST, 1 << max(0, num_bytes - 1).bit_length())
         with self._lock:
-            free = self._free[size // 2]
+            free = self._free[size]
             buffer = free.pop() if free else torch.empty(size // 2, dtype=torch.bfloat16)
-            self._held[request_id] = buffer
+            self._held[request_id] = (buffer, num_bytes)
         return buffer
 
 

@@ -17,6 +17,7 @@ from scenario.spec import Scenario
 _WORKLOAD_FLAGS = (
     "trace_format",
     "trace_unit",
+    "skip_invalid",
     "request_rate",
     "num_requests",
     "start_s",
@@ -31,6 +32,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     workload.add_argument("--trace", metavar="FILE", help="replay this trace instead of the scenario's workload")
     workload.add_argument("--trace-format", metavar="NAME", help="do not detect the format")
     workload.add_argument("--trace-unit", choices=("s", "ms"), help="unit of numeric timestamps; detected by default")
+    workload.add_argument(
+        "--skip-invalid", action="store_true", default=None, help="count and skip bad rows instead of stopping"
+    )
     workload.add_argument("--request-rate", type=float, metavar="RPS", help="rescale arrivals to this mean rate")
     workload.add_argument("--num-requests", type=int, metavar="N", help="only the first N requests")
     workload.add_argument("--start-s", type=float, metavar="S", help="drop arrivals before this second")

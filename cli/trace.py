@@ -1,6 +1,7 @@
 """`baton trace`: what a trace file holds."""
 
 import argparse
+from typing import Any
 
 DESCRIPTION = "Print what was detected in a trace file: format, unit, rows, span, lengths, rejected rows."
 EXAMPLES = """examples:
@@ -34,7 +35,25 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(orjson.dumps(facts, option=orjson.OPT_INDENT_2).decode())
     else:
-        width = max(map(len, facts))
-        for name, value in facts.items():
-            print(f"{name:<{width}}  {value}")
+        for line in _lines(facts):
+            print(line)
     return 0
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    """One line a fact; a list or mapping takes a line for each of its entries."""
+    lines = []
+    for name, value in facts.items():
+        label = name.replace("_", " ")
+        if isinstance(value, dict):
+            entries = [f"{key} {_text(entry)}" for key, entry in value.items()]
+            lines.append(f"{label:<18} {', '.join(entries) or 'none'}")
+        elif isinstance(value, list | tuple):
+            lines += [f"{label:<18} {entry}" for entry in value] or [f"{label:<18} none"]
+        else:
+            lines.append(f"{label:<18} {_text(value)}")
+    return lines
+
+
+def _text(value: object) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -149,7 +149,7 @@ class Table:
     def _refuse(self, line: int, fault: Fault) -> None:
         where = f"{self.path}:{line}: {fault.detail}"
         if not self.skip_invalid:
-            raise TraceError(f"{where}; correct the row, or leave such rows out with skip_invalid")
+            raise TraceError(f"{where}; correct the row, or leave such rows out with --skip-invalid")
         self.rejected[fault.reason] += 1
         if len(self.examples) < NUM_EXAMPLES:
             self.examples.append(where)
