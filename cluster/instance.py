@@ -102,7 +102,7 @@ class Instance:
             )
         if self.scheduler.preempts:
             self._settle_growth(now)
-        if not self.offers and self.scheduler.has_room(handoff.request):
+        if not self.offers and not self.scheduler.waiting and self.scheduler.has_room(handoff.request):
             self._reserve(handoff, now)
             return True
         self.offers.append(handoff)
@@ -132,7 +132,8 @@ class Instance:
         request.enter(Status.TRANSFER, now)
 
     def _reserve_offers(self, now: float, events: list[Event]) -> None:
-        while self.offers and self.scheduler.has_room(self.offers[0].request):
+        # Who was preempted here waits for room longer than any handoff, and goes first.
+        while self.offers and not self.scheduler.waiting and self.scheduler.has_room(self.offers[0].request):
             handoff = self.offers.popleft()
             self._reserve(handoff, now)
             events.append(RoomReserved(handoff))
@@ -267,7 +268,7 @@ class Instance:
             self._complete_chunks(step, batch, events)
         if self._aborting:
             self._complete_aborts(batch, events)
-        if self.offers and events:
+        if self.offers and (events or self.scheduler.preempts):
             self._reserve_offers(now, events)
         return events
 
