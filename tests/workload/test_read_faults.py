@@ -78,7 +78,7 @@ def test_a_faulty_row_is_refused_by_line(tmp_path, header, line, reason, what):
         read_trace(path)
     message = str(error.value)
     assert message.startswith(f"{path}:{3 + bool(header)}: {what}")
-    assert message.endswith("; correct the row, or leave such rows out with skip_invalid")
+    assert message.endswith("; correct the row, or leave such rows out with --skip-invalid")
 
 
 @pytest.mark.parametrize(("header", "line", "reason", "what"), ROW_FAULTS)
