@@ -33,10 +33,13 @@ class Batch:
         "ready",
         "running",
         "size",
+        "starving",
     )
 
     def __init__(self, *, block_size: int = 1) -> None:
         self.running = False
+        self.starving = False
+        """Its decodes use up the token budget while a prompt has a seat."""
         self.prefilling: list[Request] = []
         self.ready: deque[Request] = deque()
         self.size = 0

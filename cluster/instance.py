@@ -186,6 +186,7 @@ class Instance:
 
     def _start(self, batch: Batch, now: float) -> Step | None:
         scheduler = self.scheduler
+        batch.starving = False
         if batch.ready:
             scheduler.seat_ready(batch, now)
         decodes = batch.size
@@ -280,6 +281,8 @@ class Instance:
             self.logs[self._log_index(batch)].add(step, step.decodes - len(newcomers), batch.last_token_s)
         if scheduler.preempts:
             self._grow(step, step.iterations)
+        if batch.starving:
+            scheduler.starved_steps += step.iterations
         if newcomers:
             first_end = now if step.iterations == 1 or step.run is None else step.start_s + step.run.duration_s(1)
             for request in newcomers:

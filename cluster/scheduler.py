@@ -54,7 +54,7 @@ class Scheduler:
         self.admitted: dict[int, Request] = {}
         self.num_preemptions = 0
         self.starved_steps = 0
-        """Iterations whose decodes left no token of the budget to a prompt that could have used it."""
+        """Iterations whose decodes left no token of the budget to a prompt that had a seat."""
 
     def enqueue(self, request: Request) -> None:
         self.waiting.append(request)
@@ -125,12 +125,11 @@ class Scheduler:
             chunks.append((request, tokens))
             left -= tokens
             seats -= 1
-        if not chunks and left <= 0 and (batch.prefilling or waiting):
-            self.starved_steps += 1
+        batch.starving = not chunks and left <= 0 and (bool(batch.prefilling) or (bool(waiting) and seats > 0))
         return chunks
 
     def could_join(self, batch: Batch) -> bool:
-        """Whether cutting this batch's decode run now would let anybody in."""
+        """Whether cutting this batch's decode run now would let anybody in, or begin to starve a prompt."""
         seats = self.max_batch - batch.size - len(batch.prefilling)
         if seats <= 0:
             return False
@@ -140,7 +139,7 @@ class Scheduler:
         if not self.waiting or not policy.admits_while_decoding:
             return False
         left = policy.token_budget - (batch.size if policy.mixes else 0)
-        return left > 0 and self.has_room(self.waiting[0])
+        return self.has_room(self.waiting[0]) if left > 0 else not batch.starving
 
     def iterations_with_room(self, batch: Batch) -> int:
         """Iterations until running sequences fill the free blocks (under preempt_recompute)."""
