@@ -30,6 +30,11 @@ class Agenda:
         """When the next event is due; infinity when nothing is."""
         return self._heap[0][0] if self._heap else inf
 
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is due but ticks and samples, which only watch."""
+        return any(entry[1] < TICK for entry in self._heap)
+
     def at(self, time: float, priority: int, handler: Handler, argument: Any) -> None:
         self._sequence = sequence = self._sequence + 1
         heappush(self._heap, (time, priority, sequence, handler, argument))

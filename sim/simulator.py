@@ -167,7 +167,7 @@ class Simulator:
         observation = Observation(now, tuple(instance.load(now) for instance in self.instances))
         for order in planner.tick(observation).orders:
             self._begin_change(order, now)
-        if self._is_busy() or observation.changing():
+        if self._can_progress() or observation.changing():
             self._agenda.at(now + self.scenario.planner.interval_s, TICK, self._tick, None)
 
     def _begin_change(self, order: RoleOrder, now: float) -> None:
@@ -191,14 +191,14 @@ class Simulator:
             for _ in range(len(waiting)):
                 route(waiting.popleft(), now)
 
-    def _is_busy(self) -> bool:
-        return bool(self._live) or self._num_arrived < self.num_requests
+    def _can_progress(self) -> bool:
+        return (bool(self._live) or self._num_arrived < self.num_requests) and self._agenda.has_work
 
     # Results.
 
     def _sample(self, now: float, _: None) -> None:
         self._history.sample(now)
-        if self._is_busy():
+        if self._can_progress():
             self._agenda.at(now + self.scenario.sample_interval_s, SAMPLE, self._sample, None)
 
     def _stall_report(self) -> str:
