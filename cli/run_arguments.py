@@ -20,6 +20,7 @@ _WORKLOAD_FLAGS = (
     "skip_invalid",
     "request_rate",
     "num_requests",
+    "resample",
     "start_s",
     "end_s",
     "on_too_long",
@@ -37,6 +38,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     workload.add_argument("--request-rate", type=float, metavar="RPS", help="rescale arrivals to this mean rate")
     workload.add_argument("--num-requests", type=int, metavar="N", help="only the first N requests")
+    workload.add_argument("--resample", type=int, metavar="N", help="draw N requests from the trace, Poisson arrivals")
     workload.add_argument("--start-s", type=float, metavar="S", help="drop arrivals before this second")
     workload.add_argument("--end-s", type=float, metavar="S", help="drop arrivals from this second on")
     workload.add_argument(

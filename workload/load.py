@@ -10,12 +10,13 @@ import numpy.typing as npt
 from cluster.errors import CapacityError, ConfigError
 from workload.readers import read_trace
 from workload.spec import WorkloadSpec
-from workload.synthetic import generate
+from workload.synthetic import generate, resample
 from workload.trace import Trace
 
 
 def load_workload(spec: WorkloadSpec, *, seed: int, base_dir: Path = Path()) -> Trace:
-    """The requests of `spec`: trace or phases, then the window, then the first so many, then the rate.
+    """The requests of `spec`: trace or phases, then the window, then the first so many, then the rate;
+    or, with `resample`, as many as asked for drawn from those in the window.
 
     A relative trace path is taken from `base_dir`, by default the current folder; `seed` draws the phases. Raises TraceError for a bad
     file and ConfigError when no request is left.
@@ -43,11 +44,22 @@ def load_workload(spec: WorkloadSpec, *, seed: int, base_dir: Path = Path()) -> 
                 f"workload.start_s {start_s:g} to end_s {end_s:g} holds no request of {trace.info.source}, "
                 f"whose last arrives at {last_s:g} s; widen the window"
             )
+    if spec.resample is not None:
+        return _resampled(trace, spec, seed)
     if spec.num_requests is not None:
         trace = trace.head(spec.num_requests)
     if spec.request_rate is not None:
         trace = trace.at_rate(spec.request_rate)
     return trace
+
+
+def _resampled(trace: Trace, spec: WorkloadSpec, seed: int) -> Trace:
+    assert spec.resample is not None
+    rate = spec.request_rate or trace.request_rate
+    if rate is None:
+        raise ConfigError(f"{trace.info.source} has no rate of its own to resample at; give workload.request_rate")
+    num_requests = min(spec.resample, spec.num_requests or spec.resample)
+    return resample(trace, num_requests, rate, np.random.default_rng(seed), max_total_tokens=spec.max_total_tokens)
 
 
 def fit_lengths(

@@ -80,6 +80,10 @@ class WorkloadSpec:
     """Keep arrivals in [start_s, end_s), then count from start_s."""
     num_requests: int | None = None
     """Keep the first so many."""
+    resample: int | None = None
+    """Draw so many requests from the trace, with replacement, and send them as Poisson arrivals."""
+    max_total_tokens: int | None = None
+    """Draw only from requests with at most so many tokens, prompt plus output (with `resample`)."""
     request_rate: float | None = None
     """Rescale the gaps between arrivals to this mean rate."""
     on_too_long: str = "reject"
@@ -92,11 +96,19 @@ class WorkloadSpec:
             raise ConfigError(f"workload.trace_unit is {self.trace_unit!r}; use s or ms")
         if self.trace is not None and self.phases:
             raise ConfigError("workload has both a trace and phases; keep one of them")
-        for name in ("trace_format", "trace_unit", "skip_invalid"):
-            if getattr(self, name) and self.trace is None:
-                raise ConfigError(f"workload.{name} has no effect without workload.trace; leave it out")
-        if self.num_requests is not None and self.num_requests < 1:
-            raise ConfigError(f"workload.num_requests is {self.num_requests}; it must be at least 1")
+        for name, needed in (
+            ("trace_format", "trace"),
+            ("trace_unit", "trace"),
+            ("skip_invalid", "trace"),
+            ("resample", "trace"),
+            ("max_total_tokens", "resample"),
+        ):
+            if getattr(self, name) and getattr(self, needed) is None:
+                raise ConfigError(f"workload.{name} has no effect without workload.{needed}; leave it out")
+        for name in ("num_requests", "resample", "max_total_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"workload.{name} is {value}; it must be at least 1")
         if self.request_rate is not None and not 0 < self.request_rate < inf:
             raise ConfigError(f"workload.request_rate is {self.request_rate}; it must be a finite number above 0")
         if self.start_s is not None and self.end_s is not None and not self.start_s < self.end_s:
