@@ -24,7 +24,7 @@ CASES: list[tuple[list[str], Callable[[Scenario], Any], Any]] = [
     (["gpu_link=ethernet-25"], lambda s: s.gpu_link.bandwidth_bytes_s, 3.125e9),
     (["slo=chatbot-opt-66b"], lambda s: (s.slo.ttft_ms, s.slo.tpot_ms), (2500, 150)),
     (["slo.tpot_ms=null"], lambda s: (s.slo.ttft_ms, s.slo.tpot_ms), (1000, None)),
-    (["workload.phases.0.request_rate=5"], lambda s: [p.request_rate for p in s.workload.phases][:2], [5, 14]),
+    (["workload.phases.0.request_rate=5"], lambda s: [p.request_rate for p in s.workload.phases][:2], [5, 10.5]),
     (["workload.phases=[]", "workload.trace=/t.csv"], lambda s: (s.workload.trace, s.workload.phases), ("/t.csv", [])),
     (["name=a=b"], lambda s: s.name, "a=b"),
     (["live.metrics_host=no"], lambda s: s.live.metrics_host, "no"),
