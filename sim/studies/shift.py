@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+from cluster.link import LinkSpec
 from metrics.summary import Summary
-from scenario.loading import load_scenario
+from scenario.loading import load_scenario, load_spec
 from scenario.spec import Scenario
 from sim.studies.study import Study, StudyTable
 from sim.variants import splits, summary_of, with_phases, with_policy, with_split
 
+BARE_RATES = {1: 14.0, 2: 20.0}
+"""By phase, the rates at which the same splits win and lose when communication costs nothing."""
 SETTLED_S = 60.0
 """How long a phase alone is run."""
 
@@ -20,6 +23,14 @@ def run(scenario_name: str = "demo") -> Study:
         f"One phase alone, {SETTLED_S:.0f} s: share of requests that meet the SLOs",
         ("phase", "req/s", "prompt", "output", *(f"{prefill}P{decode}D" for prefill, decode in splits(total))),
         [_phase_row(scenario, index) for index in range(len(scenario.workload.phases))],
+    )
+    bare = StudyTable(
+        f"The same on the bare roofline (gpu_link ideal: no tensor-parallel communication), {SETTLED_S:.0f} s",
+        per_phase.columns,
+        [
+            _phase_row(replace(scenario, gpu_link=load_spec(LinkSpec, "ideal")), index, request_rate=rate)
+            for index, rate in BARE_RATES.items()
+        ],
     )
     static = {split: summary_of(with_split(scenario, *split)) for split in splits(total)}
     start = scenario.instances
@@ -38,11 +49,13 @@ def run(scenario_name: str = "demo") -> Study:
         f"load reaches {goodput:.2f} req/s, the best static split ({best[0]}P{best[1]}D) {best_goodput:.2f}: "
         f"{'load beats every static split' if holds else 'a static split is as good'}"
     )
-    return Study("shift", [per_phase, whole], verdict, holds)
+    return Study("shift", [per_phase, bare, whole], verdict, holds)
 
 
-def _phase_row(scenario: Scenario, index: int) -> tuple[str, ...]:
+def _phase_row(scenario: Scenario, index: int, request_rate: float | None = None) -> tuple[str, ...]:
     phase = replace(scenario.workload.phases[index], duration_s=SETTLED_S)
+    if request_rate is not None:
+        phase = replace(phase, request_rate=request_rate)
     alone = with_phases(scenario, [phase])
     shares = [summary_of(with_split(alone, *split))["attainment"] for split in splits(scenario.instances.total)]
     lengths = (f"{phase.prompt.mean:g}", f"{phase.output.mean:g}")
