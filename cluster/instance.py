@@ -191,7 +191,8 @@ class Instance:
             scheduler.seat_ready(batch, now)
         decodes = batch.size
         if decodes and scheduler.preempts:
-            scheduler.make_room(batch, now)
+            while scheduler.make_room(batch, now) and batch.ready:
+                scheduler.seat_ready(batch, now)
             decodes = batch.size if scheduler.iterations_with_room(batch) else 0
         if scheduler.waiting or batch.prefilling:
             chunks = scheduler.choose_chunks(batch, now)
