@@ -1,4 +1,7 @@
-"""What all tests share: one Ray cluster for the whole session, started when the first test asks for it."""
+"""What all tests share: one Ray cluster for the whole session, started when the first test asks for it.
+
+Hypothesis draws the same examples in every run; `pytest --hypothesis-profile long` draws many more, and others.
+"""
 
 import os
 from collections.abc import Iterator
@@ -7,6 +10,11 @@ os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("long", deadline=None, max_examples=5000)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

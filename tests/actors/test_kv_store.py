@@ -48,7 +48,7 @@ def test_wrong_payload_is_refused_and_holds_nothing(spoil, message) -> None:
 
 
 def test_kept_copy_outlives_the_sender() -> None:
-    sender, payload = sealed()
+    _sender, payload = sealed()
     expected = payload.data.copy()
     receiver = KvStore()
     receiver.keep(7, 1, payload)
