@@ -124,7 +124,13 @@ def test_roles_flip_and_metrics_show_it(live: Live) -> None:
         change.reason and change.served_s >= change.drained_s >= change.decided_s for change in result.role_changes
     )
     changed = {result.instance_names[change.instance] for change in result.role_changes}
-    assert {name for name, roles in scrapes.roles.items() if len(roles) > 1} == changed
+    seen_to_flip = {name for name, roles in scrapes.roles.items() if len(roles) > 1}
+    assert seen_to_flip
+    assert seen_to_flip <= changed
+    counted = sum(value for (name, _), value in scrapes.last.items() if name == "baton_role_changes_total")
+    assert counted == len(result.role_changes)
+    final = {result.instance_names[span.instance]: span.role for span in result.role_spans}
+    assert all(scrapes.value("baton_instance_role", instance_name=name, role=final[name]) == 1 for name in final)
 
 
 def test_metrics_agree_with_the_records(live: Live) -> None:
