@@ -336,7 +336,7 @@ class Instance:
         """Drop a cancelled request that is here, and free its KV here.
 
         The events say whether it is gone (Aborted) or leaves with the running step, whose completion will
-        report it (call `plan` to cut that step short), and which handoffs found room.
+        report it as Aborted, or as Finished (call `plan` to cut that step short), and which handoffs found room.
         """
         scheduler = self.scheduler
         batch = next((one for one in self.batches if one.holds(request)), None)
@@ -363,6 +363,12 @@ class Instance:
         return events
 
     def _complete_aborts(self, batch: Batch, events: list[Event]) -> None:
+        for index, event in enumerate(events):
+            if isinstance(event, PrefillDone | Finished) and event.request.request_id in self._aborting:
+                self._aborting.discard(event.request.request_id)
+                if isinstance(event, PrefillDone):
+                    self.release(event.request)
+                    events[index] = Aborted(event.request)
         for request in [*batch.members.values(), *batch.prefilling]:
             if request.request_id in self._aborting:
                 self._aborting.discard(request.request_id)
