@@ -15,7 +15,6 @@ from actors.instance import InstanceActor
 from actors.planner import PlannerActor
 from actors.router import RouterActor
 from cluster.errors import BatonError, ConfigError
-from scenario.build import initial_roles
 from scenario.spec import Scenario
 
 NAMESPACE = "baton"
@@ -103,7 +102,7 @@ def deploy(scenario: Scenario) -> Deployment:
     exporter = _create(ExporterActor, scenario.live.metrics_host, scenario.live.metrics_port)
     instances = {
         index: _create(InstanceActor, spec, index, role, concurrency_groups={"data": 4})
-        for index, role in enumerate(initial_roles(scenario))
+        for index, role in enumerate(scenario.roles)
     }
     router = _create(RouterActor, spec)
     planner = _create(PlannerActor, spec)

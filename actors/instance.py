@@ -31,7 +31,7 @@ from cluster.runner import Runner
 from metrics.history import History
 from metrics.prometheus import MetricStore
 from metrics.watch import observe_step, set_instance_gauges
-from scenario.build import build_instance, instance_names
+from scenario.build import Placement, build_instance, instance_names
 from scenario.spec import Scenario
 
 logger = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class InstanceActor:
         self._history = History([self._core])
         # Transfers into this instance: flows that leave one source for different targets do not see each other.
         self._fabric = Fabric(self._agenda, self._flow_ends)
+        self._placement = Placement(scenario)
         self._store = KvStore()
         self._metrics = MetricStore()
         self._calls = Calls()
@@ -209,10 +210,11 @@ class InstanceActor:
 
     def _begin_transfer(self, handoff: Handoff, now: float) -> None:
         """Start the modelled flow and the real pull; the KV is here when both are over."""
-        handoff.enter(HandoffState.MOVING)
+        handoff.begin(now)
         arrival = Arrival(handoff, now)
         self._arriving[handoff.request.request_id] = arrival
-        self._fabric.start(handoff, self._scenario.link, now)
+        link = self._placement.link_between(handoff.source, handoff.target)
+        self._fabric.start(handoff, link, now)
         if self._real_bytes(handoff.request):
             self._calls.spawn(self._pull(arrival))
         else:

@@ -13,7 +13,7 @@ from metrics.records import Records
 from metrics.watch import observe_requests
 from planner.decision import RoleOrder
 from planner.observation import Observation
-from scenario.build import build_router, initial_roles, instance_names
+from scenario.build import build_router, instance_names
 from scenario.spec import Scenario
 
 EXPORT_EVERY = 10
@@ -45,7 +45,7 @@ class RouterActor:
     async def start(self, clock: Clock, instances: dict[int, Any], exporter: Any) -> None:
         """Join the run: every instance serves its first role."""
         self._clock, self._instances, self._exporter = clock, instances, exporter
-        for index, role in enumerate(initial_roles(self._scenario)):
+        for index, role in enumerate(self._scenario.roles):
             self._epochs[index] = 0
             self._core.open(index, role)
 

@@ -12,6 +12,14 @@ class FirstToken(NamedTuple):
     request: Request
 
 
+class PrefillStarted(NamedTuple):
+    """A prefill instance began the step that will complete this prompt (told only when KV is pushed)."""
+
+    request: Request
+    end_s: float
+    """When that step ends."""
+
+
 class PrefillDone(NamedTuple):
     """A prefill instance delivered a token; the KV waits here for a decode instance."""
 
@@ -44,4 +52,4 @@ class RoleServed(NamedTuple):
     """The instance serves (again), in the role it has now."""
 
 
-Event = FirstToken | PrefillDone | Finished | Aborted | RoomReserved | RoleCommitted | RoleServed
+Event = FirstToken | PrefillStarted | PrefillDone | Finished | Aborted | RoomReserved | RoleCommitted | RoleServed

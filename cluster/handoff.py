@@ -4,7 +4,7 @@ from enum import IntEnum
 from math import inf
 
 from cluster.errors import InvariantError
-from cluster.request import Request
+from cluster.request import Request, Status
 
 
 class HandoffState(IntEnum):
@@ -13,6 +13,7 @@ class HandoffState(IntEnum):
     RESERVED = 1
     """The target has set room aside."""
     MOVING = 2
+    """Bytes are on the link; layer by layer they may leave before the prompt is complete."""
     DONE = 3
     FAILED = 4
     """Lost, corrupt, refused or cancelled; the request is retried or ends."""
@@ -53,6 +54,12 @@ class Handoff:
                 f"handoff of request {self.request.request_id} cannot go from {self.state.name} to {state.name}"
             )
         self.state = state
+
+    def begin(self, now: float) -> None:
+        """The prompt is computed and room is reserved: from now on the request waits for its KV to arrive."""
+        self.request.enter(Status.TRANSFER, now)
+        if self.state is not HandoffState.MOVING:
+            self.enter(HandoffState.MOVING)
 
     def renew(self, until_s: float) -> None:
         """Extend the lease; it never shrinks."""

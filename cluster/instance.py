@@ -103,7 +103,7 @@ class Instance:
         if self.scheduler.preempts:
             self._settle_growth(now)
         if not self.offers and not self.scheduler.waiting and self.scheduler.has_room(handoff.request):
-            self._reserve(handoff, now)
+            self._reserve(handoff)
             return True
         self.offers.append(handoff)
         return False
@@ -123,19 +123,17 @@ class Instance:
         self.scheduler.release(request)
         self.num_outgoing -= 1
 
-    def _reserve(self, handoff: Handoff, now: float) -> None:
+    def _reserve(self, handoff: Handoff) -> None:
         self.scheduler.admit(handoff.request)
         self.num_incoming += 1
         handoff.enter(HandoffState.RESERVED)
-        request = handoff.request
-        request.decode_instance = self.index
-        request.enter(Status.TRANSFER, now)
+        handoff.request.decode_instance = self.index
 
-    def _reserve_offers(self, now: float, events: list[Event]) -> None:
+    def _reserve_offers(self, events: list[Event]) -> None:
         # Who was preempted here waits for room longer than any handoff, and goes first.
         while self.offers and not self.scheduler.waiting and self.scheduler.has_room(self.offers[0].request):
             handoff = self.offers.popleft()
-            self._reserve(handoff, now)
+            self._reserve(handoff)
             events.append(RoomReserved(handoff))
 
     # Steps.
@@ -259,6 +257,8 @@ class Instance:
     def complete(self, now: float) -> list[Event]:
         """Apply the oldest step in flight, which ends at `now`, and report what became of its requests."""
         step = self.in_flight.popleft()
+        if step.end_s != now:
+            raise InvariantError(f"a step of instance {self.index} ends at {step.end_s}, not at {now}")
         batch = step.batch
         batch.running = False
         events: list[Event] = []
@@ -271,7 +271,7 @@ class Instance:
         if self._aborting:
             self._complete_aborts(batch, events)
         if self.offers and (events or self.scheduler.preempts):
-            self._reserve_offers(now, events)
+            self._reserve_offers(events)
         return events
 
     def _complete_decodes(self, step: Step, batch: Batch, events: list[Event]) -> None:
@@ -332,7 +332,7 @@ class Instance:
 
     # Cancelling.
 
-    def abort(self, request: Request, now: float) -> list[Event]:
+    def abort(self, request: Request) -> list[Event]:
         """Drop a cancelled request that is here, and free its KV here.
 
         The events say whether it is gone (Aborted) or leaves with the running step, whose completion will
@@ -359,7 +359,7 @@ class Instance:
         else:
             self.release(request)
         events: list[Event] = [Aborted(request)]
-        self._reserve_offers(now, events)
+        self._reserve_offers(events)
         return events
 
     def _complete_aborts(self, batch: Batch, events: list[Event]) -> None:

@@ -8,20 +8,22 @@ from collections.abc import Callable
 from math import inf
 
 from cluster.agenda import ROLE, STEP_END, Agenda
-from cluster.events import Event, RoleCommitted, RoleServed
+from cluster.events import Event, PrefillStarted, RoleCommitted, RoleServed
 from cluster.handoff import Handoff
 from cluster.instance import Instance
 from cluster.request import Request
 from cluster.role import Phase, Role
+from cluster.step import Step
 
 
 class Runner:
     """switch_time_s: modelled time from the end of draining to serving in the new role.
 
     drain_timeout_s: a drain that takes longer is rolled back.
+    tells_prefill_starts: emit PrefillStarted, for KV that is pushed.
     """
 
-    __slots__ = ("_agenda", "_on_event", "drain_timeout_s", "instance", "switch_time_s")
+    __slots__ = ("_agenda", "_on_event", "drain_timeout_s", "instance", "switch_time_s", "tells_prefill_starts")
 
     def __init__(
         self,
@@ -31,10 +33,12 @@ class Runner:
         *,
         switch_time_s: float = 0.0,
         drain_timeout_s: float = inf,
+        tells_prefill_starts: bool = False,
     ) -> None:
         self.instance = instance
         self.drain_timeout_s = drain_timeout_s
         self.switch_time_s = switch_time_s
+        self.tells_prefill_starts = tells_prefill_starts
         self._agenda = agenda
         self._on_event = on_event
 
@@ -63,7 +67,7 @@ class Runner:
 
     def abort(self, request: Request, now: float) -> None:
         """Cancel a request; Aborted follows, now or when its step has ended."""
-        for event in self.instance.abort(request, now):
+        for event in self.instance.abort(request):
             self._on_event(event, self.instance, now)
         self.plan(now)
         self._commit_if_drained(now)
@@ -75,6 +79,13 @@ class Runner:
             self._agenda.at(end, STEP_END, self._complete, None)
             if step.next_plan_s < end:
                 self._agenda.at(step.next_plan_s, STEP_END, self._plan_again, None)
+            if self.tells_prefill_starts and step.chunks and self.instance.role is Role.PREFILL:
+                self._tell_prefill_starts(step, now)
+
+    def _tell_prefill_starts(self, step: Step, now: float) -> None:
+        for request, tokens in step.chunks:
+            if request.computed + tokens == request.target and request.generated + 1 < request.output_tokens:
+                self._on_event(PrefillStarted(request, step.end_s), self.instance, now)
 
     def _plan_again(self, now: float, _: None) -> None:
         self.plan(now)

@@ -1,49 +1,72 @@
-"""From a scenario to the parts that both drivers run: cost model, KV capacity, instances, router."""
+"""From a scenario to the parts that both drivers run: cost model, KV capacity, instances, links, router."""
 
 from cluster.cost import Roofline, divide_layers, kv_capacity_tokens
 from cluster.errors import CapacityError
+from cluster.gpu import capped_compute
 from cluster.instance import Instance
+from cluster.link import LinkSpec
 from cluster.pipeline import Pipeline
 from cluster.role import Role
 from cluster.router import Router
+from scenario.hardware import Hardware
 from scenario.spec import Scenario
 
 
-def build_cost(scenario: Scenario) -> Roofline:
-    """Step times of one whole instance; a pipeline's stages add up to it. ConfigError for a tp that does not divide."""
-    return Roofline(scenario.model, scenario.gpu, tp=scenario.tp, link=scenario.gpu_link)
+def build_cost(scenario: Scenario, role: Role) -> Roofline:
+    """Step times of a whole instance that starts in `role`; the stages of a pipeline add up to it.
+
+    Raises ConfigError for a tp that does not divide the heads.
+    """
+    return _roofline(scenario, scenario.hardware_of(role))
 
 
-def build_pipeline(scenario: Scenario) -> Pipeline | None:
+def build_pipeline(scenario: Scenario, role: Role) -> Pipeline | None:
     """The stages of an instance, embedding on the first and head on the last; None when there is only one."""
-    if scenario.pp == 1:
+    hardware, model = scenario.hardware_of(role), scenario.model
+    if hardware.pp == 1:
         return None
-    model = scenario.model
-    layers = divide_layers(model.num_layers, scenario.pp)
     stages = [
-        Roofline(
-            model,
-            scenario.gpu,
-            tp=scenario.tp,
-            link=scenario.gpu_link,
-            num_layers=num_layers,
-            has_embedding=stage == 0,
-            has_head=stage == scenario.pp - 1,
-        )
-        for stage, num_layers in enumerate(layers)
+        _roofline(scenario, hardware, num_layers=num_layers, is_first=stage == 0, is_last=stage == hardware.pp - 1)
+        for stage, num_layers in enumerate(divide_layers(model.num_layers, hardware.pp))
     ]
-    return Pipeline(stages, link=scenario.gpu_link, token_bytes=model.hidden_size * model.activation_dtype_bytes)
+    return Pipeline(stages, link=hardware.gpu_link, token_bytes=model.hidden_size * model.activation_dtype_bytes)
 
 
-def kv_capacity(scenario: Scenario) -> int:
-    """KV tokens that one instance holds, in whole blocks where it counts in blocks.
+def _roofline(
+    scenario: Scenario,
+    hardware: Hardware,
+    *,
+    num_layers: int | None = None,
+    is_first: bool = True,
+    is_last: bool = True,
+) -> Roofline:
+    return Roofline(
+        scenario.model,
+        hardware.gpu,
+        tp=hardware.tp,
+        link=hardware.gpu_link,
+        num_layers=num_layers,
+        has_embedding=is_first,
+        has_head=is_last,
+        compute_scale=capped_compute(hardware.power_cap),
+    )
+
+
+def kv_capacity(scenario: Scenario, role: Role) -> int:
+    """KV tokens that an instance which starts in `role` holds, in whole blocks where it counts in blocks.
 
     Raises CapacityError when the weights leave no room.
     """
-    tokens = kv_capacity_tokens(scenario.model, scenario.gpu, tp=scenario.tp, pp=scenario.pp)
+    hardware = scenario.hardware_of(role)
+    tokens = kv_capacity_tokens(scenario.model, hardware.gpu, tp=hardware.tp, pp=hardware.pp)
     if scenario.engine.admission == "preempt_recompute":
         tokens -= tokens % scenario.engine.block_size
     return tokens
+
+
+def smallest_kv_capacity(scenario: Scenario) -> int:
+    """KV tokens of the smallest instance: any of them may come to serve any request."""
+    return min(kv_capacity(scenario, role) for role in set(scenario.roles))
 
 
 def request_limit_tokens(scenario: Scenario) -> int:
@@ -51,25 +74,26 @@ def request_limit_tokens(scenario: Scenario) -> int:
 
     Raises CapacityError when a `max_context` that was asked for does not fit into the KV of an instance.
     """
-    capacity = kv_capacity(scenario)
+    capacity = smallest_kv_capacity(scenario)
     asked = scenario.max_context
     if asked is not None and asked > capacity:
         raise CapacityError(
-            f"max_context is {asked} tokens, and an instance (tp {scenario.tp}, pp {scenario.pp}) has room for the KV "
-            f"of {capacity}; lower max_context or raise tp"
+            f"max_context is {asked} tokens, and the smallest instance has room for the KV of {capacity}; "
+            "lower max_context or raise tp"
         )
     return min(asked or scenario.model.max_context, capacity)
 
 
 def build_instance(scenario: Scenario, index: int, role: Role, epoch: int = 0) -> Instance:
-    """Instance number `index`, empty and serving `role`."""
+    """Instance number `index`, empty and serving `role`, on the hardware of the role it started in."""
+    first_role = scenario.roles[index]
     return Instance(
         index,
         role,
-        cost=build_cost(scenario),
-        capacity=kv_capacity(scenario),
+        cost=build_cost(scenario, first_role),
+        capacity=kv_capacity(scenario, first_role),
         config=scenario.engine,
-        pipeline=build_pipeline(scenario),
+        pipeline=build_pipeline(scenario, first_role),
         epoch=epoch,
     )
 
@@ -84,11 +108,34 @@ def build_router(scenario: Scenario) -> Router:
     )
 
 
-def initial_roles(scenario: Scenario) -> list[Role]:
-    """Role of each instance at the start: prefill first, then decode, then mixed."""
-    counts = scenario.instances
-    return [Role.PREFILL] * counts.prefill + [Role.DECODE] * counts.decode + [Role.MIXED] * counts.mixed
-
-
 def instance_names(scenario: Scenario) -> list[str]:
     return [f"instance-{index}" for index in range(scenario.instances.total)]
+
+
+class Placement:
+    """On which node each instance sits, and so which link joins two of them."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._link = scenario.link
+        self._gpu_links = [scenario.hardware_of(role).gpu_link for role in scenario.roles]
+        self.nodes = _nodes(scenario)
+        """Node of each instance."""
+
+    def link_between(self, one: int, other: int) -> LinkSpec:
+        """The link that KV takes: between GPUs of one node, or between nodes."""
+        return self._gpu_links[one] if self.nodes[one] == self.nodes[other] else self._link
+
+
+def _nodes(scenario: Scenario) -> list[int]:
+    """Instances in order, each on the node of the one before if that has GPUs left, else on the next."""
+    if scenario.gpus_per_node is None:
+        return list(range(scenario.instances.total))
+    nodes: list[int] = []
+    node, free = 0, scenario.gpus_per_node
+    for role in scenario.roles:
+        needed = scenario.hardware_of(role).num_gpus
+        if needed > free:
+            node, free = node + 1, scenario.gpus_per_node
+        free -= needed
+        nodes.append(node)
+    return nodes

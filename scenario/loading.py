@@ -57,6 +57,9 @@ def load_scenario(name_or_path: str | Path, overrides: Overrides = ()) -> Scenar
         _apply(change, tree, base, where)
     for key in REFERENCES:
         _resolve(tree, key, base, where)
+    for own in _role_hardware(tree):
+        for key in ("gpu", "gpu_link"):
+            _resolve(own, key, base, where)
 
     scenario = validate(Scenario, tree, where)
     if _drop_idle(tree, scenario, changes, where):
@@ -100,6 +103,12 @@ def _resolve(tree: Tree, key: str, base: Path, where: str) -> None:
             raise ConfigError(f"{where}: {error}") from None
         tree[key] = _read_spec(kind, file)
         validate(kind, tree[key], str(file))
+
+
+def _role_hardware(tree: Tree) -> list[Tree]:
+    """The sections under `hardware` that are mappings; validation deals with the others."""
+    by_role = tree.get("hardware")
+    return [own for own in by_role.values() if isinstance(own, dict)] if isinstance(by_role, dict) else []
 
 
 def _apply(change: Override, tree: Tree, base: Path, where: str) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from scenario.build import kv_capacity, request_limit_tokens
+from scenario.build import request_limit_tokens, smallest_kv_capacity
 from scenario.spec import Scenario
 from workload.load import fit_lengths, load_workload
 from workload.trace import Trace
@@ -15,7 +15,7 @@ def requests_of(scenario: Scenario) -> tuple[Trace, npt.NDArray[np.bool_], list[
     trace, too_long, notices = fit_lengths(
         trace,
         max_context=request_limit_tokens(scenario),
-        kv_capacity=kv_capacity(scenario),
+        kv_capacity=smallest_kv_capacity(scenario),
         on_too_long=scenario.workload.on_too_long,
     )
     return trace, too_long, [*trace.info.notices, *notices]

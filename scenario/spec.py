@@ -6,11 +6,13 @@ from cluster.errors import ConfigError
 from cluster.gpu import GpuSpec
 from cluster.link import LinkSpec
 from cluster.model import ModelSpec
+from cluster.role import Role
 from cluster.router import POLICIES as ROUTER_POLICIES
 from cluster.scheduling import EngineConfig
 from metrics.slo import SloSpec
 from planner.config import PlannerConfig
 from planner.planner import POLICIES as PLANNER_POLICIES
+from scenario.hardware import Hardware, HardwareByRole, RoleHardware, check_hardware
 from workload.spec import WorkloadSpec
 
 
@@ -38,6 +40,28 @@ class InstanceCounts:
     @property
     def total(self) -> int:
         return self.prefill + self.decode + self.mixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffConfig:
+    """How KV travels from prefill to decode."""
+
+    initiative: str = "pull"
+    """pull: room at decode is asked for when the prompt is computed, and KV waits at prefill until there is some.
+    push: room is asked for when the prompt's step starts, so that KV can leave as soon as it is computed."""
+    mode: str = "serial"
+    """serial: all layers after the prefill step. layerwise: each layer as it is computed, so that only the last
+    one, and what the link could not keep up with, is left at the end; it needs push."""
+
+    def __post_init__(self) -> None:
+        if self.initiative not in ("pull", "push"):
+            raise ConfigError(f"handoff.initiative is {self.initiative!r}; use pull or push")
+        if self.mode not in ("serial", "layerwise"):
+            raise ConfigError(f"handoff.mode is {self.mode!r}; use serial or layerwise")
+        if (self.initiative, self.mode) == ("pull", "layerwise"):
+            raise ConfigError(
+                "handoff.mode layerwise needs room at decode before the prefill: set handoff.initiative to push"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +116,14 @@ class Scenario:
     workload: WorkloadSpec
     tp: int = 1
     pp: int = 1
+    power_cap: float = 1.0
+    """Share of the board power limit the GPUs may draw. It slows compute, not memory."""
+    hardware: HardwareByRole = field(default_factory=HardwareByRole)
+    """Where instances differ by the role they start in. A role change moves no hardware."""
+    gpus_per_node: int | None = None
+    """Instances fill nodes of so many GPUs in order; KV between two on one node takes `gpu_link`, else `link`.
+    None: every instance has a node of its own."""
+    handoff: HandoffConfig = field(default_factory=HandoffConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     router: RouterConfig = field(default_factory=RouterConfig)
     planner: PlannerConfig = field(default_factory=PlannerConfig)
@@ -108,11 +140,33 @@ class Scenario:
             raise ConfigError(f"max_context is {self.max_context}; it must be at least 1 token")
         if not self.sample_interval_s > 0:
             raise ConfigError(f"sample_interval_s is {self.sample_interval_s}; it must be above 0")
-        if self.tp < 1 or self.pp < 1:
-            raise ConfigError(f"tp {self.tp} and pp {self.pp} must be at least 1")
+        check_hardware("", RoleHardware(tp=self.tp, pp=self.pp, power_cap=self.power_cap))
+        if self.gpus_per_node is not None:
+            largest = max(self.hardware_of(role).num_gpus for role in self.roles)
+            if self.gpus_per_node < largest:
+                raise ConfigError(
+                    f"gpus_per_node is {self.gpus_per_node}, and an instance takes {largest} GPUs of one node"
+                )
         if self.planner.policy not in PLANNER_POLICIES:
             raise ConfigError(f"planner.policy is {self.planner.policy!r}; use one of {', '.join(PLANNER_POLICIES)}")
 
+    def hardware_of(self, role: Role) -> Hardware:
+        """What an instance that starts in `role` runs on."""
+        own: RoleHardware = getattr(self.hardware, role)
+        return Hardware(
+            gpu=own.gpu or self.gpu,
+            gpu_link=own.gpu_link or self.gpu_link,
+            tp=own.tp or self.tp,
+            pp=own.pp or self.pp,
+            power_cap=own.power_cap or self.power_cap,
+        )
+
+    @property
+    def roles(self) -> list[Role]:
+        """The role each instance starts in: prefill first, then decode, then mixed."""
+        counts = self.instances
+        return [Role.PREFILL] * counts.prefill + [Role.DECODE] * counts.decode + [Role.MIXED] * counts.mixed
+
     @property
     def num_gpus(self) -> int:
-        return self.instances.total * self.tp * self.pp
+        return sum(self.hardware_of(role).num_gpus for role in self.roles)

@@ -8,10 +8,11 @@ import numpy.typing as npt
 
 from cluster.agenda import ARRIVAL, SAMPLE, TICK, Agenda
 from cluster.errors import StalledError
-from cluster.events import Event, Finished, PrefillDone, RoleCommitted, RoleServed, RoomReserved
+from cluster.events import Event, Finished, PrefillDone, PrefillStarted, RoleCommitted, RoleServed, RoomReserved
 from cluster.fabric import Fabric, Flow
 from cluster.handoff import Handoff, HandoffState
 from cluster.instance import Instance
+from cluster.link import LinkSpec
 from cluster.request import Request, Status
 from cluster.runner import Runner
 from metrics.history import History
@@ -20,7 +21,7 @@ from metrics.run import RunResult, starved_notice
 from planner.decision import RoleOrder
 from planner.observation import Observation
 from planner.planner import Planner
-from scenario.build import build_instance, build_router, initial_roles, instance_names
+from scenario.build import Placement, build_instance, build_router, instance_names
 from scenario.loading import to_plain
 from scenario.spec import Scenario
 from workload.trace import Trace
@@ -46,7 +47,7 @@ class Simulator:
         self._agenda = Agenda()
         self._fabric = Fabric(self._agenda, self._kv_arrives)
         self.instances: list[Instance] = [
-            build_instance(scenario, index, role) for index, role in enumerate(initial_roles(scenario))
+            build_instance(scenario, index, role) for index, role in enumerate(scenario.roles)
         ]
         self._runners = [
             Runner(
@@ -55,6 +56,7 @@ class Simulator:
                 self._on_event,
                 switch_time_s=scenario.planner.switch_time_s,
                 drain_timeout_s=scenario.planner.drain_timeout_s,
+                tells_prefill_starts=scenario.handoff.initiative == "push",
             )
             for instance in self.instances
         ]
@@ -70,6 +72,12 @@ class Simulator:
         self._live: dict[int, Request] = {}
         self._last_s = 0.0
         """When anything last happened to a request or a role."""
+        self._placement = Placement(scenario)
+        self._layerwise = scenario.handoff.mode == "layerwise"
+        self._pushed: dict[int, Handoff] = {}
+        """Handoffs offered before their prompt was complete, by request."""
+        self._held_back: dict[int, Flow] = {}
+        """Layer-wise flows whose prefill step goes on, by request."""
         self._num_transfers = 0
         self._kv_bytes_moved = 0
 
@@ -126,9 +134,11 @@ class Simulator:
             del self._live[request.request_id]
         elif isinstance(event, PrefillDone):
             self._router.done(instance.index, event.request)
-            self._hand_over(event.request, now)
+            self._prefill_done(event.request, now)
         elif isinstance(event, RoomReserved):
-            self._start_transfer(event.handoff, now)
+            self._room_reserved(event.handoff, now)
+        elif isinstance(event, PrefillStarted):
+            self._prefill_starts(event.request, event.end_s, now)
         elif isinstance(event, RoleCommitted):
             self._history.change_commits(instance, now)
         elif isinstance(event, RoleServed):
@@ -136,26 +146,65 @@ class Simulator:
 
     # Handoffs.
 
-    def _hand_over(self, request: Request, now: float) -> None:
+    def _prefill_starts(self, request: Request, end_s: float, now: float) -> None:
+        """With push: ask for room at decode while the prompt is computed, and send layers as they are ready."""
+        handoff = self._offer(request, now)
+        if handoff is None:
+            return
+        self._pushed[request.request_id] = handoff
+        if self._layerwise and handoff.state is HandoffState.RESERVED:
+            handoff.enter(HandoffState.MOVING)
+            self._held_back[request.request_id] = self._fabric.start_layerwise(
+                handoff,
+                self._link_of(handoff),
+                now,
+                prefill_s=end_s - now,
+                last_layer_bytes=self._last_layer_bytes(handoff),
+            )
+
+    def _prefill_done(self, request: Request, now: float) -> None:
+        handoff = self._pushed.pop(request.request_id, None)
+        if handoff is None:
+            handoff = self._offer(request, now)
+        if handoff is None:
+            self._homeless_handoffs.append(request)
+        elif handoff.state is HandoffState.MOVING:
+            handoff.begin(now)
+            flow = self._held_back.pop(request.request_id)
+            self._fabric.finish_prefill(flow, self._last_layer_bytes(handoff), now)
+        elif handoff.state is HandoffState.RESERVED:
+            self._start_transfer(handoff, now)
+
+    def _offer(self, request: Request, now: float) -> Handoff | None:
+        """Choose a decode instance and offer it the request's KV; None while nobody serves decode."""
         choice = self._router.route_handoff(request)
         if choice is None:
-            self._homeless_handoffs.append(request)
-            return
+            return None
         runner = self._runners[choice.instance]
         num_bytes = request.target * self._kv_bytes_per_token
         epoch = runner.instance.state.epoch
         handoff = Handoff(request, request.prefill_instance, choice.instance, epoch, num_bytes)
-        if runner.accept(handoff, now):
+        runner.accept(handoff, now)
+        return handoff
+
+    def _room_reserved(self, handoff: Handoff, now: float) -> None:
+        if handoff.request.status is Status.HANDOFF:
             self._start_transfer(handoff, now)
 
     def _start_transfer(self, handoff: Handoff, now: float) -> None:
-        handoff.enter(HandoffState.MOVING)
-        self._num_transfers += 1
-        self._kv_bytes_moved += handoff.num_bytes
-        self._fabric.start(handoff, self.scenario.link, now)
+        handoff.begin(now)
+        self._fabric.start(handoff, self._link_of(handoff), now)
+
+    def _link_of(self, handoff: Handoff) -> LinkSpec:
+        return self._placement.link_between(handoff.source, handoff.target)
+
+    def _last_layer_bytes(self, handoff: Handoff) -> float:
+        return handoff.num_bytes / self.scenario.model.num_layers
 
     def _kv_arrives(self, flow: Flow, now: float) -> None:
         handoff = flow.handoff
+        self._num_transfers += 1
+        self._kv_bytes_moved += handoff.num_bytes
         self._runners[handoff.target].receive(handoff, now)
         self._runners[handoff.source].release(handoff.request, now)
 
@@ -179,14 +228,15 @@ class Simulator:
         for handoff in turned_away:
             handoff.enter(HandoffState.FAILED)
             self._router.done(order.instance, handoff.request)
-            self._hand_over(handoff.request, now)
+            if self._pushed.pop(handoff.request.request_id, None) is None:
+                self._prefill_done(handoff.request, now)
 
     def _serve(self, instance: Instance, now: float) -> None:
         self._history.change_serves(instance, now)
         self._router.open(instance.index, instance.role)
         for waiting, route in (
             (self._homeless_prompts, self._route_prompt),
-            (self._homeless_handoffs, self._hand_over),
+            (self._homeless_handoffs, self._prefill_done),
         ):
             for _ in range(len(waiting)):
                 route(waiting.popleft(), now)

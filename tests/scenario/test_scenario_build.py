@@ -10,7 +10,6 @@ from scenario.build import (
     build_instance,
     build_pipeline,
     build_router,
-    initial_roles,
     instance_names,
     kv_capacity,
     request_limit_tokens,
@@ -20,12 +19,12 @@ from scenario.loading import load_scenario
 
 def test_roles_and_names_in_order() -> None:
     scenario = load_scenario("demo", ["instances={prefill: 1, decode: 2, mixed: 1}"])
-    assert initial_roles(scenario) == [Role.PREFILL, Role.DECODE, Role.DECODE, Role.MIXED]
+    assert scenario.roles == [Role.PREFILL, Role.DECODE, Role.DECODE, Role.MIXED]
     assert instance_names(scenario) == ["instance-0", "instance-1", "instance-2", "instance-3"]
 
 
 def test_cost_is_the_roofline_of_the_scenario() -> None:
-    cost = build_cost(load_scenario("steady-8b"))
+    cost = build_cost(load_scenario("steady-8b"), Role.DECODE)
     assert cost.decode_run(32, 32 * 1024).first_s == pytest.approx(7.703e-3, abs=5e-7)
     assert cost.step_s(1024, 1, 1024 * 512, 1024) == pytest.approx(21.545e-3, abs=5e-7)
 
@@ -45,7 +44,7 @@ OPT = ["model=opt-13b", "gpu=a100-80gb", "max_context=null"]
 )
 def test_capacity_and_longest_request(overrides: list[str], capacity: int, limit: int) -> None:
     scenario = load_scenario("steady-8b", [*OPT, *overrides])
-    assert kv_capacity(scenario) == build_instance(scenario, 0, Role.DECODE).memory.capacity == capacity
+    assert kv_capacity(scenario, Role.DECODE) == build_instance(scenario, 0, Role.DECODE).memory.capacity == capacity
     assert request_limit_tokens(scenario) == limit
 
 
@@ -68,19 +67,19 @@ def test_bad_sizes_are_refused() -> None:
 
 
 def test_one_stage_is_no_pipeline() -> None:
-    assert build_pipeline(load_scenario("demo")) is None
+    assert build_pipeline(load_scenario("demo"), Role.DECODE) is None
 
 
 @pytest.mark.parametrize("pp", [2, 3, 4])
 def test_stages_add_up_to_the_whole_plus_the_sends(pp: int) -> None:
     """While the same side of the roofline binds every stage, the stages' times are parts of the whole's."""
     scenario = load_scenario("demo", [f"pp={pp}"])
-    pipeline = build_pipeline(scenario)
+    pipeline = build_pipeline(scenario, Role.DECODE)
     assert pipeline is not None
     assert pipeline.depth == pp == len(build_instance(scenario, 0, Role.MIXED).batches)
     prompt = (4096, 1, 4096 * 2048.0, 4096)
     send = 2e-6 + 4096 * 8192 * 2 / (0.8 * 450e9)
-    assert pipeline.enter(0.0, *prompt) == pytest.approx(build_cost(scenario).step_s(*prompt) + (pp - 1) * send)
+    assert pipeline.enter(0.0, *prompt) == pytest.approx(build_cost(scenario, Role.DECODE).step_s(*prompt) + (pp - 1) * send)
 
 
 def test_instances_take_index_role_and_epoch() -> None:
