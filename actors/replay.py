@@ -145,6 +145,7 @@ def _result(
         duration_s=float(np.nanmax(book.records[:, Column.FINISHED_S], initial=0.0)),
         instance_names=instance_names(scenario),
         num_gpus=scenario.num_gpus,
+        running_costs=[scenario.hardware_of(role).running_cost() for role in scenario.roles],
         records=book.records,
         step_logs=[history.step_logs for history in histories],
         extra_gaps_s=[gap for history in histories for gap in history.extra_gaps_s],

@@ -59,9 +59,16 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
             f"{number(summary['request_throughput'])} req/s, {number(summary['output_throughput'])} output tokens/s, "
             f"{number(summary['total_token_throughput'])} tokens/s",
         ),
-        ("Duration", f"{number(summary['duration_s'])} s on {summary['num_gpus']} GPUs"),
+        (
+            "Duration",
+            f"{number(summary['duration_s'])} s on {summary['num_gpus']} GPU{'' if summary['num_gpus'] == 1 else 's'}",
+        ),
         ("Busy", _busy(summary["instances"])),
     ]
+    if summary["usd_per_1k_requests"] is not None:
+        lines.append(("Cost", f"${number(summary['usd_per_1k_requests'])} per 1,000 requests"))
+    if summary["joules_per_1k_requests"] is not None:
+        lines.append(("Energy", f"{number(summary['joules_per_1k_requests'] / 1e3)} kJ per 1,000 requests"))
     if summary["num_transfers"]:
         lines.append(("KV moved", f"{size(summary['kv_bytes_moved'])} in {number(summary['num_transfers'])} handoffs"))
     for role, spread in summary["router_spread"].items():

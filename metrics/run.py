@@ -32,6 +32,17 @@ class RoleChange:
     served_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class RunningCost:
+    """What one instance, all its GPUs together, costs to run. Prices of 0 are unknown prices."""
+
+    usd_per_hour: float
+    prefill_w: float
+    """Watts in a step with prompt tokens: bound by compute."""
+    decode_w: float
+    idle_w: float
+
+
 @dataclass(slots=True)
 class RunResult:
     """Times are scenario seconds (a live run at time_scale 2 reports the same clock as a simulated one)."""
@@ -63,6 +74,8 @@ class RunResult:
     starved_steps: int
     cpu_s: float
     wall_s: float
+    running_costs: list[RunningCost] = field(default_factory=list)
+    """Per instance."""
     notices: list[str] = field(default_factory=list)
     """Sentences a reader of the results must not miss."""
     live: dict[str, Any] = field(default_factory=dict)

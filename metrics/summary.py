@@ -9,11 +9,13 @@ import numpy as np
 
 from cluster.request import Status
 from cluster.role import Role
+from metrics.cost import cost_of
 from metrics.latency import e2e_s, itl, max_gap_per_request, tpot_s, ttft_parts_s, ttft_s, ttst_parts_s, ttst_s
 from metrics.records import Column, FloatArray
 from metrics.run import SAMPLE_FIELDS, RoleChange, RunResult
 from metrics.slo import SloSpec, meets
 from metrics.stats import Stats
+from metrics.utilisation import busy_s
 
 SCHEMA = "baton.summary/1"
 
@@ -82,6 +84,7 @@ def summarize(result: RunResult, slo: SloSpec) -> Summary:
         "num_transfers": result.num_transfers,
         "num_preemptions": int(records[:, Column.NUM_PREEMPTIONS].sum()),
         "starved_steps": result.starved_steps,
+        **cost_of(result, completed),
         "instances": _instances(result),
         "router_spread": {
             "prefill": _spread(result, Column.PREFILL_INSTANCE, Role.PREFILL),
@@ -181,17 +184,6 @@ def _instances(result: RunResult) -> list[dict[str, Any]]:
         }
         for index, name in enumerate(result.instance_names)
     ]
-
-
-def busy_s(logs: list[FloatArray]) -> float:
-    """Seconds in which at least one step of an instance ran; its micro-batches overlap in a pipeline."""
-    if len(logs) == 1:
-        return float((logs[0][:, 1] - logs[0][:, 0]).sum())
-    steps = np.concatenate([log[:, :2] for log in logs] or [np.empty((0, 2))])
-    steps = steps[np.argsort(steps[:, 0])]
-    start, end = steps[:, 0], np.maximum.accumulate(steps[:, 1])
-    covered = np.concatenate([[-np.inf], end[:-1]])
-    return float(np.maximum(end - np.maximum(start, covered), 0.0).sum())
 
 
 def _spread(result: RunResult, column: Column, role: Role) -> dict[str, float | None]:

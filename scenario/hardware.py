@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from cluster.errors import ConfigError
 from cluster.gpu import GpuSpec
 from cluster.link import LinkSpec
+from metrics.run import RunningCost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,17 @@ class Hardware:
     @property
     def num_gpus(self) -> int:
         return self.tp * self.pp
+
+    def running_cost(self) -> RunningCost:
+        """Price and power of the instance; a power cap limits what its GPUs draw."""
+        gpu = self.gpu
+        watts = self.num_gpus * gpu.power_w
+        return RunningCost(
+            usd_per_hour=self.num_gpus * gpu.price_per_hour,
+            prefill_w=watts * self.power_cap,
+            decode_w=watts * min(gpu.decode_power, self.power_cap),
+            idle_w=watts * min(gpu.idle_power, self.power_cap),
+        )
 
 
 def check_hardware(prefix: str, hardware: RoleHardware) -> None:

@@ -270,6 +270,7 @@ class Simulator:
             duration_s=self._last_s,
             instance_names=instance_names(self.scenario),
             num_gpus=self.scenario.num_gpus,
+            running_costs=[self.scenario.hardware_of(role).running_cost() for role in self.scenario.roles],
             records=records,
             step_logs=[
                 [np.array(log.values).reshape(-1, log.WIDTH) for log in instance.logs] for instance in self.instances

@@ -7,7 +7,8 @@ from made_runs import ABORTED, COLOCATED, HANDED_OVER, NO_SAMPLES, NO_TOKEN, ONE
 
 from metrics.run import RoleSpan
 from metrics.slo import SloSpec
-from metrics.summary import busy_s, summarize
+from metrics.summary import summarize
+from metrics.utilisation import busy_s
 
 SLO = SloSpec(ttft_ms=150, tpot_ms=60)
 TABLE = records(HANDED_OVER, COLOCATED, ONE_TOKEN, NO_TOKEN, REJECTED, ABORTED)
