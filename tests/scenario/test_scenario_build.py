@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -6,6 +7,7 @@ from cluster.errors import CapacityError, ConfigError
 from cluster.request import Request
 from cluster.role import Role
 from scenario.build import (
+    Placement,
     build_cost,
     build_instance,
     build_pipeline,
@@ -52,7 +54,7 @@ def test_a_context_that_does_not_fit_is_refused() -> None:
     with pytest.raises(CapacityError) as caught:
         request_limit_tokens(load_scenario("steady-8b", [*OPT, "max_context=56543"]))
     assert str(caught.value) == (
-        "max_context is 56543 tokens, and an instance (tp 1, pp 1) has room for the KV of 56542; "
+        "max_context is 56543 tokens, and the smallest instance has room for the KV of 56542; "
         "lower max_context or raise tp"
     )
 
@@ -79,11 +81,13 @@ def test_stages_add_up_to_the_whole_plus_the_sends(pp: int) -> None:
     assert pipeline.depth == pp == len(build_instance(scenario, 0, Role.MIXED).batches)
     prompt = (4096, 1, 4096 * 2048.0, 4096)
     send = 2e-6 + 4096 * 8192 * 2 / (0.8 * 450e9)
-    assert pipeline.enter(0.0, *prompt) == pytest.approx(build_cost(scenario, Role.DECODE).step_s(*prompt) + (pp - 1) * send)
+    assert pipeline.enter(0.0, *prompt) == pytest.approx(
+        build_cost(scenario, Role.DECODE).step_s(*prompt) + (pp - 1) * send
+    )
 
 
 def test_instances_take_index_role_and_epoch() -> None:
-    instance = build_instance(load_scenario("colocated-8b"), 3, Role.MIXED, 2)
+    instance = build_instance(load_scenario("colocated-8b", ["instances.mixed=4"]), 3, Role.MIXED, 2)
     assert (instance.index, instance.role, instance.state.epoch) == (3, Role.MIXED, 2)
     assert instance.scheduler.policy.token_budget == 512
 
@@ -107,3 +111,60 @@ def test_the_seed_breaks_ties() -> None:
         return [choice.instance for choice in (router.route_handoff(Request(0, 0.0, 1, 1)) for _ in range(3)) if choice]
 
     assert choices(1) == choices(1) != choices(2)
+
+
+HETEROGENEOUS = [
+    "instances={prefill: 2, decode: 2}",
+    "hardware.decode={gpu: a100-80gb, tp: 2, power_cap: 0.5}",
+    "gpus_per_node=4",
+]
+
+
+def test_hardware_by_role() -> None:
+    scenario = load_scenario("steady-8b", HETEROGENEOUS)
+    prefill, decode = scenario.hardware_of(Role.PREFILL), scenario.hardware_of(Role.DECODE)
+    assert (prefill.gpu.name, prefill.tp, prefill.power_cap) == ("h100-sxm", 1, 1.0)
+    assert (decode.gpu.name, decode.gpu_link.name, decode.tp) == ("a100-80gb", "nvlink-a100", 2)
+    assert scenario.num_gpus == 2 * 1 + 2 * 2
+    assert kv_capacity(scenario, Role.DECODE) > 2 * kv_capacity(scenario, Role.PREFILL)
+    assert decode.running_cost().usd_per_hour == pytest.approx(2 * 2.20)
+    assert decode.running_cost().prefill_w == pytest.approx(2 * 400 * 0.5)
+
+
+def test_a_role_change_moves_no_hardware() -> None:
+    scenario = load_scenario("steady-8b", HETEROGENEOUS)
+    moved = build_instance(scenario, 3, Role.PREFILL, epoch=1)
+    assert moved.memory.capacity == kv_capacity(scenario, Role.DECODE)
+
+
+def test_a_power_cap_slows_prefill_and_leaves_decode() -> None:
+    full = build_cost(load_scenario("steady-8b"), Role.DECODE)
+    capped = build_cost(load_scenario("steady-8b", ["power_cap=0.7"]), Role.DECODE)
+    prompt, decodes = (4096, 1, 4096 * 2048, 4096), (32, 32, 32 * 1024, 32 * 1024)
+    overhead = 0.0005
+    assert (capped.step_s(*prompt) - overhead) / (full.step_s(*prompt) - overhead) == pytest.approx(1.3, rel=1e-3)
+    assert capped.step_s(*decodes) == full.step_s(*decodes)
+
+
+def test_kv_stays_on_a_node_where_it_can() -> None:
+    placement = Placement(load_scenario("steady-8b", HETEROGENEOUS))
+    assert placement.nodes == [0, 0, 0, 1]  # 1 + 1 + 2 GPUs fill the first node
+    assert placement.link_between(0, 2).name == "nvlink-h100"
+    assert placement.link_between(0, 3).name == "infiniband-400"
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("hardware.decode.tp=0", "hardware.decode.tp is 0; it must be at least 1"),
+        ("hardware.decode.power_cap=1.5", "hardware.decode.power_cap is 1.5; it is a share of the board power limit"),
+        ("hardware.decode.gpu=h101-sxm", "did you mean h100-sxm or h200-sxm?"),
+        ("hardware.decodes.tp=2", "hardware.decodes is not a known key; did you mean decode?"),
+        ("gpus_per_node=0", "gpus_per_node is 0, and an instance takes 1 GPUs of one node"),
+        ("handoff.mode=layerwise", "set handoff.initiative to push"),
+        ("handoff.initiative=shove", "handoff.initiative is 'shove'; use pull or push"),
+    ],
+)
+def test_hardware_faults(override: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        load_scenario("steady-8b", [override])

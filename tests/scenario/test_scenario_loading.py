@@ -90,8 +90,8 @@ FAULTS = [
     ("tpp: 1", "tpp is not a known key; did you mean pp or tp?"),
     ("engine: {token_budgt: 4}", "engine.token_budgt is not a known key; did you mean token_budget?"),
     ("live: {zzz: 4}", "live.zzz is not a known key; use kv_budget_bytes, kv_bytes_scale, metrics_host, metrics_port, time_scale"),
-    ("1: 2", "1 is not a known key; use engine, gpu, gpu_link, instances, link, live, max_context, model, name, planner, pp, "
-     "router, sample_interval_s, seed, slo, tp, workload"),
+    ("1: 2", "1 is not a known key; use engine, gpu, gpu_link, gpus_per_node, handoff, hardware, instances, link, live, max_context, "
+     "model, name, planner, power_cap, pp, router, sample_interval_s, seed, slo, tp, workload"),
     ("tp: true", "tp is true, expected an integer"),
     ("tp: '4'", 'tp is "4", expected an integer'),
     ("tp: 4.5", "tp is 4.5, expected an integer"),
@@ -102,7 +102,7 @@ FAULTS = [
     ("engine: [1]", "engine is [1], expected a mapping"),
     ("engine: {max_batch: x, block_size: x}", 'engine.max_batch is "x", expected an integer (and 1 more)'),
     ("slo: {ttft_ms: -1}", "slo.ttft_ms is -1.0; it must be above 0"),
-    ("tp: 0", "tp 0 and pp 1 must be at least 1"),
+    ("tp: 0", "tp is 0; it must be at least 1"),
     ("router: {decode_policy: jsk}", "router.decode_policy is 'jsk'; use one of jsq, round_robin, random, power_of_two"),
     ("planner: {policy: auto}", "planner.policy is 'auto'; use one of static, load"),
     ("gpu_link: {name: n, bandwidth_bytes_s: 0, alpha_s: 0}", "gpu_link: link n: bandwidth_bytes_s is 0.0; it must be above 0"),
