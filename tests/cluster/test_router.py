@@ -1,0 +1,146 @@
+"""Whom the router chooses, why, and that its books balance."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.errors import ConfigError
+from cluster.request import Request
+from cluster.role import Role
+from cluster.router import POLICIES, Router, spread
+
+
+def router(*, prefill: int = 0, decode: int = 0, mixed: int = 0, **fields) -> Router:
+    made = Router(**fields)
+    for index, role in enumerate([Role.PREFILL] * prefill + [Role.DECODE] * decode + [Role.MIXED] * mixed):
+        made.open(index, role)
+    return made
+
+
+def request(prompt: int = 100, output: int = 10, number: int = 0) -> Request:
+    return Request(number, 0.0, prompt, output)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_eight_at_once_go_four_and_four(seed):
+    made = router(prefill=2, seed=seed)
+    assert Counter(made.route_prompt(request()).instance for _ in range(8)) == {0: 4, 1: 4}
+
+
+def test_the_shortest_queue_counts_tokens_not_requests():
+    made = router(prefill=2)
+    long = made.route_prompt(request(prompt=1000)).instance
+    assert [made.route_prompt(request(prompt=90)).instance for _ in range(11)] == [1 - long] * 11
+    choice = made.route_prompt(request(prompt=90))
+    assert choice == (1 - long, "jsq", 990, 2)
+    assert choice.reason == f"jsq: instance {1 - long} at 990 tokens, of 2"
+    assert made.route_prompt(request()).instance == long
+
+
+def test_ties_are_drawn_evenly_and_the_same_for_one_seed():
+    def choices(seed: int) -> list[int]:
+        made = router(prefill=3, seed=seed)
+        drawn = []
+        for number in range(600):
+            drawn.append(made.route_prompt(request(number=number)).instance)
+            made.done(drawn[-1], request(number=number))
+        return drawn
+
+    assert choices(5) == choices(5) != choices(6)
+    assert all(150 < count < 250 for count in Counter(choices(5)).values())
+
+
+@pytest.mark.parametrize(
+    ("role", "reserves_output", "load"),
+    [
+        (Role.PREFILL, True, 100),
+        (Role.DECODE, True, 110),
+        (Role.MIXED, True, 110),
+        (Role.DECODE, False, 100),
+        (Role.MIXED, False, 100),
+    ],
+)
+def test_a_declared_output_counts_only_where_admission_reserves_it(role, reserves_output, load):
+    made = Router(reserves_output=reserves_output)
+    made.open(7, role)
+    route = made.route_handoff if role is Role.DECODE else made.route_prompt
+    assert route(request()).instance == 7
+    assert made.load_of(7) == load
+
+
+def test_other_policies():
+    turns = router(mixed=3, prefill_policy="round_robin")
+    assert [turns.route_prompt(request()).instance for _ in range(5)] == [1, 2, 0, 1, 2]
+    dice = router(mixed=3, prefill_policy="random")
+    assert set(Counter(dice.route_prompt(request()).instance for _ in range(100))) == {0, 1, 2}
+    two = router(mixed=2, prefill_policy="power_of_two")
+    assert Counter(two.route_prompt(request()).instance for _ in range(100)) == {0: 50, 1: 50}
+    assert router(mixed=1, prefill_policy="power_of_two").route_prompt(request()).instance == 0
+
+
+def test_prompts_and_handoffs_go_to_their_roles_only():
+    made = router(prefill=1, decode=2, mixed=1)
+    assert {made.route_prompt(request()).instance for _ in range(20)} == {0, 3}
+    assert {made.route_handoff(request()).instance for _ in range(20)} == {1, 2}
+    assert [made.role_if_open(index) for index in range(4)] == [Role.PREFILL, Role.DECODE, Role.DECODE, Role.MIXED]
+
+
+def test_a_closed_instance_gets_nothing_and_its_work_still_counts():
+    made = router(prefill=2)
+    made.route_prompt(request())
+    busy = next(index for index in (0, 1) if made.load_of(index))
+    made.close(busy)
+    assert made.role_if_open(busy) is None
+    assert [made.route_prompt(request()).instance for _ in range(3)] == [1 - busy] * 3
+    made.open(busy, Role.PREFILL)
+    assert made.route_prompt(request()).instance == busy
+    made.close(0)
+    made.close(1)
+    assert made.route_prompt(request()) is None
+    assert made.route_handoff(request()) is None
+
+
+def test_a_forgotten_instance_leaves_no_load():
+    made = router(decode=1)
+    made.route_handoff(request())
+    made.forget(0)
+    assert (made.load_of(0), made.role_if_open(0)) == (0, None)
+
+
+@given(
+    st.sampled_from(sorted(POLICIES)),
+    st.lists(st.tuples(st.integers(1, 500), st.integers(1, 500), st.booleans()), max_size=60),
+    st.integers(0, 9),
+)
+def test_books_return_to_zero(policy, works, seed):
+    """Work begins and ends in any order; the chosen load is what is in flight there."""
+    made = router(prefill=2, decode=3, prefill_policy=policy, decode_policy=policy, seed=seed)
+    in_flight: list[tuple[int, Request]] = []
+    for number, (prompt, output, is_prompt) in enumerate(works):
+        one = request(prompt, output, number)
+        choice = made.route_prompt(one) if is_prompt else made.route_handoff(one)
+        assert choice.load == sum(
+            other.prompt_tokens if instance < 2 else other.max_tokens
+            for instance, other in in_flight
+            if instance == choice.instance
+        )
+        in_flight.append((choice.instance, one))
+        if number % 3 == 2:
+            made.done(*in_flight.pop(number % len(in_flight)))
+    for instance, one in in_flight:
+        made.done(instance, one)
+    assert [made.load_of(index) for index in range(5)] == [0] * 5
+
+
+def test_spread():
+    assert spread([]) == (0, 0.0)
+    assert spread([0, 0]) == (0, 0.0)
+    assert spread([83, 78, 5, 0, 0]) == (83, pytest.approx(1.16, abs=0.01))
+
+
+def test_an_unknown_policy():
+    with pytest.raises(ConfigError) as error:
+        Router(decode_policy="jfq")
+    assert str(error.value) == "router.decode_policy is 'jfq'; use one of jsq, round_robin, random, power_of_two"

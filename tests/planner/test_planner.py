@@ -1,0 +1,70 @@
+"""The planner's limits hold whatever a policy says, and a bad setting is one sentence."""
+
+import pytest
+
+from cluster.errors import ConfigError
+from cluster.role import Phase, Role
+from planner.config import PlannerConfig
+from planner.decision import RoleOrder
+from planner.observation import Observation
+from planner.planner import Planner, within_limits
+from tests.planner.views import cluster, view
+
+P, D = Role.PREFILL, Role.DECODE
+
+
+def order(instance: int, role: Role) -> RoleOrder:
+    return RoleOrder(instance, 0, role, "test", "test")
+
+
+@pytest.mark.parametrize(
+    ("orders", "limits", "kept"),
+    [
+        ([], {}, []),
+        ([(0, D)], {}, [0]),
+        ([(0, D), (1, D)], {"max_changes_per_tick": 3}, [0, 1]),
+        ([(0, D), (1, D)], {"max_changes_per_tick": 1}, [0]),
+        ([(0, D), (1, D)], {"max_changes_per_tick": 3, "min_prefill": 2}, [0]),
+        ([(0, D), (1, D), (2, D), (3, P)], {"max_changes_per_tick": 9}, [0, 1, 3]),
+        ([(0, D), (3, P), (4, P)], {"max_changes_per_tick": 9, "min_decode": 2}, [0]),
+        # What is not there, already in the role, or not serving is nobody's to move.
+        ([(9, D), (0, P), (5, P)], {"max_changes_per_tick": 9}, []),
+    ],
+)
+def test_limits(orders, limits, kept):
+    """Three prefill instances, 0 to 2, two decode instances, 3 and 4, and 5, which is leaving decode."""
+    calm = cluster([0, 0, 0], [0, 0])
+    observation = Observation(0.0, (*calm.instances, view(5, D, phase=Phase.DRAINING)))
+    config = PlannerConfig(policy="load", **limits)
+    given = tuple(order(*one) for one in orders)
+    assert [one.instance for one in within_limits(given, observation, config)] == kept
+
+
+def test_static_never_moves_anybody():
+    planner = Planner(PlannerConfig())
+    decision = planner.tick(cluster([10**9, 0], [100_000]))
+    assert (decision.orders, decision.reason) == ((), "static")
+    assert (decision.target_prefill, decision.target_decode) == (2, 1)
+
+
+def test_an_observation_knows_how_old_it_is():
+    assert cluster([0], [0], now_s=2.5).staleness_s == 2.5
+    assert Observation(1.0, ()).staleness_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"policy": "loud"}, "planner.policy is 'loud'; use one of static, load"),
+        ({"interval_s": 0.0}, "planner.interval_s is 0.0; it must be above 0"),
+        ({"drain_timeout_s": -1.0}, "planner.drain_timeout_s is -1.0; it must be above 0"),
+        ({"min_prefill": 0}, "planner.min_prefill is 0; it must be at least 1"),
+        ({"min_decode": 0}, "planner.min_decode is 0; it must be at least 1"),
+        ({"max_changes_per_tick": 0}, "planner.max_changes_per_tick is 0; it must be at least 1"),
+        ({"switch_time_s": -0.1}, "planner.switch_time_s is -0.1; it must not be negative"),
+    ],
+)
+def test_bad_settings(fields, message):
+    with pytest.raises(ConfigError) as error:
+        Planner(PlannerConfig(**fields))
+    assert str(error.value) == message

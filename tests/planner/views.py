@@ -1,0 +1,46 @@
+"""Load reports made by hand."""
+
+from cluster.load import LoadView
+from cluster.role import Phase, Role
+from planner.observation import Observation
+
+
+def view(
+    index: int,
+    role: Role,
+    *,
+    queued: int = 0,
+    kv: int = 0,
+    offered: int = 0,
+    phase: Phase = Phase.SERVING,
+    epoch: int = 0,
+) -> LoadView:
+    """An instance with room for 100 000 KV tokens."""
+    return LoadView(
+        now_s=0.0,
+        index=index,
+        role=role,
+        phase=phase,
+        target=None,
+        epoch=epoch,
+        num_waiting=0,
+        queued_tokens=queued,
+        oldest_wait_s=0.0,
+        num_prefilling=0,
+        num_decoding=0,
+        num_ready=0,
+        num_outgoing=0,
+        num_incoming=0,
+        num_offers=0,
+        offered_tokens=offered,
+        kv_used_tokens=kv,
+        kv_capacity_tokens=100_000,
+        num_preemptions=0,
+    )
+
+
+def cluster(queues: list[int], uses: list[int], now_s: float = 0.0) -> Observation:
+    """Prefill instances by their queued tokens, then decode instances by their KV tokens."""
+    prefill = [view(index, Role.PREFILL, queued=queued) for index, queued in enumerate(queues)]
+    decode = [view(len(queues) + index, Role.DECODE, kv=kv) for index, kv in enumerate(uses)]
+    return Observation(now_s, (*prefill, *decode))
