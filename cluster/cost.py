@@ -40,7 +40,7 @@ class DecodeRun:
     def iterations_at(self, elapsed_s: float) -> int:
         """The first iteration boundary at or after `elapsed_s`, as a number of iterations (at least 1)."""
         first, slope = self.first_s, self.slope_s
-        if self.split is not inf and elapsed_s > self.duration_s(int(self.split)):
+        if self.split != inf and elapsed_s > self.duration_s(int(self.split)):
             done = int(self.split)
             elapsed_s -= self.duration_s(done)
             return done + _iterations_at(self.late_first_s + self.late_slope_s * done, self.late_slope_s, elapsed_s)
