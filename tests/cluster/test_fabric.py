@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.agenda import ARRIVAL, Agenda
+from cluster.agenda import ARRIVAL, STEP_END, Agenda
 from cluster.fabric import Fabric, Flow
 from cluster.handoff import Handoff
 from cluster.link import LinkSpec
@@ -117,3 +117,32 @@ def test_no_byte_is_lost_and_none_comes_twice(flows):
     for number, (_, num_bytes) in enumerate(flows):
         # Equal shares: by the time a flow ends, each other has had as many bytes, or all of its own.
         assert ends[number] * 100 == pytest.approx(sum(min(num_bytes, other) for _, other in flows))
+
+
+@pytest.mark.parametrize(
+    ("prefill_s", "neighbour", "end"),
+    [
+        # 1000 bytes in 10 layers. The link keeps up: the last layer and its latency are left after the prefill.
+        (20.0, None, 20.0 + 0.5 + 1.0),
+        # It does not: 450 bytes are out by then, and 550 are left.
+        (5.0, None, 5.0 + 0.5 + 5.5),
+        # A neighbour takes half of the NIC for the first 4.5 s, so that 250 bytes are out.
+        (5.0, 200, 5.0 + 0.5 + 7.5),
+        # Layers that come at no more than 50 bytes a second leave the neighbour's half alone.
+        (20.0, 200, 20.0 + 0.5 + 1.0),
+    ],
+)
+def test_layers_leave_while_the_prompt_is_computed(prefill_s, neighbour, end):
+    agenda = Agenda()
+    ends = {}
+    fabric = Fabric(agenda, lambda flow, now: ends.__setitem__(flow.handoff.request.request_id, now))
+
+    def handoff(number: int, num_bytes: int) -> Handoff:
+        return Handoff(Request(number, 0.0, 1, 1), 0, 1, epoch=0, num_bytes=num_bytes)
+
+    flow = fabric.start_layerwise(handoff(0, 1000), LINK, 0.0, prefill_s=prefill_s, last_layer_bytes=100)
+    if neighbour is not None:
+        fabric.start(handoff(1, neighbour), LINK, 0.0)
+    agenda.at(prefill_s, STEP_END, lambda now, _: fabric.finish_prefill(flow, 100, now), None)
+    agenda.run()
+    assert ends[0] == pytest.approx(end)
