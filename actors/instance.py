@@ -30,6 +30,7 @@ from cluster.role import Phase, Role
 from cluster.runner import Runner
 from metrics.history import History
 from metrics.prometheus import MetricStore
+from metrics.records import as_rows
 from metrics.watch import observe_step, set_instance_gauges
 from scenario.build import Placement, build_instance, instance_names
 from scenario.spec import Scenario
@@ -342,7 +343,7 @@ class InstanceActor:
         if self._timer is not None:
             self._timer.cancel()
         return InstanceHistory(
-            step_logs=[np.array(log.values).reshape(-1, log.WIDTH) for log in self._core.logs],
+            step_logs=[as_rows(log.values, log.WIDTH) for log in self._core.logs],
             extra_gaps_s=self._core.extra_gaps,
             spans=self._history.spans,
             changes=self._history.changes,

@@ -4,11 +4,9 @@ from array import array
 from dataclasses import replace
 from math import nan
 
-import numpy as np
-
 from cluster.instance import Instance
 from cluster.role import Phase, Role
-from metrics.records import FloatArray
+from metrics.records import FloatArray, as_rows
 from metrics.run import SAMPLE_FIELDS, RoleChange, RoleSpan
 
 
@@ -67,7 +65,7 @@ class History:
             )
 
     def samples(self) -> list[FloatArray]:
-        return [np.array(values).reshape(-1, len(SAMPLE_FIELDS)) for values in self._samples]
+        return [as_rows(values, len(SAMPLE_FIELDS)) for values in self._samples]
 
     def end(self, now: float) -> None:
         """Close what is open; changes still under way keep nan for what they did not reach."""

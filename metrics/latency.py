@@ -4,6 +4,9 @@ Everything is in seconds and follows from the timestamps alone, the same way for
 disaggregated, simulated and live; nan where there is no sample.
 """
 
+from itertools import chain
+from math import ceil
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,8 +14,11 @@ from cluster.request import Status
 from cluster.step_log import StepRow
 from metrics.records import Column, FloatArray
 from metrics.run import RunResult
+from metrics.stats import Chunk, Sample
 
 IntArray = npt.NDArray[np.int64]
+
+_PIECE_GAPS = 500_000
 
 _START, _END, _ITERATIONS, _DECODES, _CONTINUING, _, _LAST_TOKEN, _FIRST, _SLOPE = range(len(StepRow._fields))
 
@@ -65,26 +71,39 @@ def ttst_parts_s(records: FloatArray) -> dict[str, FloatArray]:
     }
 
 
-def itl(result: RunResult) -> tuple[FloatArray, FloatArray]:
-    """Inter-token latency: every gap between tokens of all requests, as values and how often each occurred.
+def itl(result: RunResult) -> Sample:
+    """Inter-token latency: every gap between tokens of all requests.
 
     A sequence that runs on gets its first gap of a step from its last token in the step before; one that
     has just joined gets it from its TTST, or from `extra_gaps_s` after a preemption.
     """
     second = ttst_s(result.records)
     once = np.concatenate([second[~np.isnan(second)], np.array(result.extra_gaps_s, dtype=np.float64)])
-    values, weights = [once], [np.ones(len(once))]
-    for log in (log for logs in result.step_logs for log in logs):
-        rows = log[log[:, _DECODES] > 0]
-        running_on = rows[rows[:, _CONTINUING] > 0]
-        values.append(running_on[:, _START] + running_on[:, _FIRST] - running_on[:, _LAST_TOKEN])
-        weights.append(running_on[:, _CONTINUING])
-        long = rows[rows[:, _ITERATIONS] > 1]
-        later = long[:, _ITERATIONS].astype(np.int64) - 1
-        iteration = np.arange(1, later.sum() + 1) - np.repeat(np.cumsum(later) - later, later)
-        values.append(np.repeat(long[:, _FIRST], later) + np.repeat(long[:, _SLOPE], later) * iteration)
-        weights.append(np.repeat(long[:, _DECODES], later))
-    return np.concatenate(values), np.concatenate(weights)
+    single = once, np.ones(len(once))
+    pieces = [piece for logs in result.step_logs for log in logs for piece in _pieces(log)]
+    if len(pieces) <= 2 * len(result.step_logs):
+        gaps = [single, *map(_gaps_of, pieces)]
+        return Sample(lambda: gaps)
+    return Sample(lambda: chain([single], map(_gaps_of, pieces)))
+
+
+def _pieces(log: FloatArray) -> list[FloatArray]:
+    """The rows of a log in slices that expand to about `_PIECE_GAPS` values each."""
+    return np.array_split(log, max(1, ceil(log[:, _ITERATIONS].sum() / _PIECE_GAPS)))
+
+
+def _gaps_of(rows: FloatArray) -> Chunk:
+    """Gaps that step rows describe, and how many sequences had each."""
+    rows = rows[rows[:, _DECODES] > 0]
+    running_on = rows[rows[:, _CONTINUING] > 0]
+    long = rows[rows[:, _ITERATIONS] > 1]
+    later = long[:, _ITERATIONS].astype(np.int64) - 1
+    iteration = np.arange(1, later.sum() + 1) - np.repeat(np.cumsum(later) - later, later)
+    values = np.repeat(long[:, _FIRST], later) + np.repeat(long[:, _SLOPE], later) * iteration
+    return (
+        np.concatenate([running_on[:, _START] + running_on[:, _FIRST] - running_on[:, _LAST_TOKEN], values]),
+        np.concatenate([running_on[:, _CONTINUING], np.repeat(long[:, _DECODES], later)]),
+    )
 
 
 def max_gap_per_request(result: RunResult) -> FloatArray:

@@ -9,7 +9,7 @@ from metrics.latency import e2e_s, itl, tpot_s, ttft_s, ttst_parts_s
 from metrics.records import FloatArray
 from metrics.run import SAMPLE_FIELDS, RunResult
 from metrics.slo import SloSpec
-from metrics.stats import percentiles
+from metrics.stats import Sample
 from metrics.windows import Windows
 
 Figure = dict[str, Any]
@@ -51,11 +51,11 @@ def figures(result: RunResult, slo: SloSpec) -> dict[str, Figure]:
     plots["KV in use"] = _samples(result, "kv_used_tokens", "% of capacity")
     if len(records):
         plots["Where the second token waits"] = _parts(windows, windows.ttst_parts_s)
-    plots["KV transfer"] = _cdf(ttst_parts_s(records)["transfer"], None, None)
-    plots["Inter-token latency"] = _cdf(*itl(result), None)
-    plots["Time to first token"] = _cdf(ttft_s(records), None, slo.ttft_ms)
-    plots["Time per output token"] = _cdf(tpot_s(records), None, slo.tpot_ms)
-    plots["End-to-end latency"] = _cdf(e2e_s(records), None, slo.e2e_ms)
+    plots["KV transfer"] = _cdf(Sample.of(ttst_parts_s(records)["transfer"]), None)
+    plots["Inter-token latency"] = _cdf(itl(result), None)
+    plots["Time to first token"] = _cdf(Sample.of(ttft_s(records)), slo.ttft_ms)
+    plots["Time per output token"] = _cdf(Sample.of(tpot_s(records)), slo.tpot_ms)
+    plots["End-to-end latency"] = _cdf(Sample.of(e2e_s(records)), slo.e2e_ms)
     return {title: figure for title, figure in plots.items() if figure is not None}
 
 
@@ -69,14 +69,12 @@ def _round(values: FloatArray, decimals: int = 4) -> list[float]:
     return list(np.round(values, decimals).tolist())
 
 
-def _cdf(values_s: FloatArray, weights: FloatArray | None, target_ms: float | None) -> Figure | None:
+def _cdf(sample_s: Sample, target_ms: float | None) -> Figure | None:
     """Share of samples at or below a latency; the target as a dashed line."""
-    present = ~np.isnan(values_s)
-    values_ms = values_s[present] * 1e3
-    if not len(values_ms):
+    if not sample_s.count:
         return None
-    counts = np.ones(len(values_ms)) if weights is None else weights[present]
-    x = percentiles(values_ms, counts, _CDF_Q)
+    x = sample_s.rough_percentiles(_CDF_Q) * 1e3
+    x[-1] = sample_s.max * 1e3
     curve = {"type": "scatter", "mode": "lines", "x": _round(x), "y": _round(_CDF_Q, 2), "line": {"color": BLUE}}
     curve["hovertemplate"] = "%{y:.1f} % within %{x:,.4g} ms<extra></extra>"
     is_wide = x[0] > 0 and x[-1] > 10 * x[0]

@@ -77,6 +77,11 @@ class Records:
         return len(self.values) // WIDTH
 
     def table(self) -> FloatArray:
-        """(requests, columns), in order of request id; a copy."""
-        rows = np.array(self.values, dtype=np.float64).reshape(-1, WIDTH)
+        """(requests, columns), in order of request id. Nothing can be added any more."""
+        rows = as_rows(self.values, WIDTH)
         return rows[np.argsort(rows[:, Column.REQUEST_ID], kind="stable")]
+
+
+def as_rows(values: "array[float]", width: int) -> FloatArray:
+    """A flat array as rows, in place: while the rows live, the array cannot grow."""
+    return np.frombuffer(values, dtype=np.float64).reshape(-1, width)

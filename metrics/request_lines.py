@@ -1,7 +1,6 @@
 """Records as requests.jsonl: one JSON object a line."""
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from metrics.latency import e2e_s, tpot_s, ttft_s
 from metrics.records import Column, FloatArray
 from metrics.slo import SloSpec, meets
 
-_LINES_PER_CHUNK = 2000
+_LINES_PER_CHUNK = 4000
 
 
 def request_lines(records: FloatArray, slo: SloSpec) -> Iterator[bytes]:
@@ -20,14 +19,15 @@ def request_lines(records: FloatArray, slo: SloSpec) -> Iterator[bytes]:
 
     Times are rounded to the microsecond; null is what never came, also for an instance there was none of.
     """
-    fields: dict[str, list[Any]] = {column.name.lower(): _plain(records, column) for column in Column}
-    for name, latency_s in (("ttft_s", ttft_s), ("tpot_s", tpot_s), ("e2e_s", e2e_s)):
-        fields[name] = np.round(latency_s(records), 6).tolist()
-    fields["good"] = meets(records, slo).tolist()
-    rows = zip(*fields.values(), strict=True)
-    while chunk := [dict(zip(fields, row, strict=True)) for row in islice(rows, _LINES_PER_CHUNK)]:
+    for start in range(0, len(records), _LINES_PER_CHUNK):
+        chunk = records[start : start + _LINES_PER_CHUNK]
+        fields: dict[str, list[Any]] = {column.name.lower(): _plain(chunk, column) for column in Column}
+        for name, latency_s in (("ttft_s", ttft_s), ("tpot_s", tpot_s), ("e2e_s", e2e_s)):
+            fields[name] = np.round(latency_s(chunk), 6).tolist()
+        fields["good"] = meets(chunk, slo).tolist()
+        objects = [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
         # One call for many objects is three times as fast as one each; no string in them has a brace.
-        yield orjson.dumps(chunk)[1:-1].replace(b"},{", b"}\n{") + b"\n"
+        yield orjson.dumps(objects)[1:-1].replace(b"},{", b"}\n{") + b"\n"
 
 
 def _plain(records: FloatArray, column: Column) -> list[Any]:

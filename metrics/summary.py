@@ -14,7 +14,7 @@ from metrics.latency import e2e_s, itl, max_gap_per_request, tpot_s, ttft_parts_
 from metrics.records import Column, FloatArray
 from metrics.run import SAMPLE_FIELDS, RoleChange, RunResult
 from metrics.slo import SloSpec, meets
-from metrics.stats import Stats
+from metrics.stats import Stats, milliseconds
 from metrics.utilisation import busy_s
 
 SCHEMA = "baton.summary/1"
@@ -44,7 +44,7 @@ def summarize(result: RunResult, slo: SloSpec) -> Summary:
     latencies = {
         "ttft": Stats.of(ttft_s(records) * 1e3),
         "tpot": Stats.of(tpot_s(records) * 1e3),
-        "itl": _itl_stats(result),
+        "itl": milliseconds(itl(result).stats()),
         "e2e": Stats.of(e2e_s(records) * 1e3),
         "ttst": Stats.of(ttst_s(records) * 1e3),
         "max_itl": Stats.of(max_gap_per_request(result) * 1e3),
@@ -114,11 +114,6 @@ def baton_version() -> str:
 
 def _ratio(amount: float | None, base: float) -> float | None:
     return amount / base if amount is not None and base > 0 else None
-
-
-def _itl_stats(result: RunResult) -> Stats:
-    gaps, weights = itl(result)
-    return Stats.of(gaps * 1e3, weights)
 
 
 def _rounded(stats: Stats) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from metrics.run import RunResult
 
 Event = dict[str, Any]
 
+_MAX_SAMPLES = 2000
+"""Samples of an instance that are drawn; of more, every so many."""
 _COUNTS = [StepRow._fields.index(name) for name in ("prefill_tokens", "decodes", "iterations")]
 
 
@@ -77,7 +79,7 @@ def _steps(log: FloatArray, instance: int, thread: int) -> Iterator[Event]:
 
 
 def _counters(samples: FloatArray, kv_capacity_tokens: int, instance: int) -> Iterator[Event]:
-    now_s, queued, waiting, decoding, used, _ = samples.T
+    now_s, queued, waiting, decoding, used, _ = samples[:: max(1, len(samples) // _MAX_SAMPLES)].T
     process = _track(instance)["pid"]
     counts = np.stack([queued, waiting, decoding]).astype(np.int64).tolist()
     times, kv_use = (np.rint(now_s * 1e9) / 1e3).tolist(), np.round(100 * used / kv_capacity_tokens, 2).tolist()

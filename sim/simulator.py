@@ -16,7 +16,7 @@ from cluster.link import LinkSpec
 from cluster.request import Request, Status
 from cluster.runner import Runner
 from metrics.history import History
-from metrics.records import Records
+from metrics.records import Records, as_rows
 from metrics.run import RunResult, starved_notice
 from planner.decision import RoleOrder
 from planner.observation import Observation
@@ -272,9 +272,7 @@ class Simulator:
             num_gpus=self.scenario.num_gpus,
             running_costs=[self.scenario.hardware_of(role).running_cost() for role in self.scenario.roles],
             records=records,
-            step_logs=[
-                [np.array(log.values).reshape(-1, log.WIDTH) for log in instance.logs] for instance in self.instances
-            ],
+            step_logs=[[as_rows(log.values, log.WIDTH) for log in instance.logs] for instance in self.instances],
             extra_gaps_s=[gap for instance in self.instances for gap in instance.extra_gaps],
             role_spans=self._history.spans,
             role_changes=self._history.changes,

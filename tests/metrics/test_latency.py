@@ -54,20 +54,13 @@ def test_gaps_of_two_requests():
     """A starts alone for 3 iterations; prompts of B stop it for half a second; both decode 2 iterations."""
     alone = [1.0, 1.33, 3, 1, 0, 0, 0.0, 0.10, 0.01]
     prompt = [1.33, 1.83, 1, 0, 0, 100, 1.33, 0.5, 0.0]
-    both = [1.83, 2.24, 2, 2, 1, 0, 1.33, 0.20, 0.01]
+    together = [1.83, 2.24, 2, 2, 1, 0, 1.33, 0.20, 0.01]
     a = {**COLOCATED, "first_token_s": 1.0, "second_token_s": 1.1, "finished_s": 2.24}
     b = {**COLOCATED, "first_token_s": 1.83, "second_token_s": 2.03, "finished_s": 2.24}
-    result = run(records(a, b), step_logs=[[np.array([alone, prompt, both])]], extra_gaps_s=[0.9])
-    values, weights = itl(result)
-    assert sorted(zip(values.tolist(), weights.tolist(), strict=True)) == [
-        (close(0.1), 1),  # A's first step
-        (close(0.11), 1),
-        (close(0.12), 1),
-        (close(0.2), 1),  # B's first step
-        (close(0.21), 2),  # both
-        (close(0.7), 1),  # A waits for B's prompt: 2.03 - 1.33
-        (0.9, 1),
-    ]
+    result = run(records(a, b), step_logs=[[np.array([alone, prompt, together])]], extra_gaps_s=[0.9])
+    first_of_a, first_of_b, both, wait_for_b, extra = 0.1, 0.2, 0.21, 0.7, 0.9
+    gaps = [first_of_a, 0.11, 0.12, first_of_b, both, both, wait_for_b, extra]
+    assert sorted(itl(result).expanded().tolist()) == close(gaps)
     assert max_gap_per_request(result).tolist() == close([0.7, 0.21])
 
 
@@ -126,8 +119,7 @@ def test_gaps_are_those_of_an_explicit_expansion(steps):
             table[member]["finished_s"] = now
         members = members[leaving:]
     result = run(records(*table), step_logs=[[np.array(rows)], [NO_STEPS]])
-    values, weights = itl(result)
-    expanded = np.repeat(values, weights.astype(int))
+    expanded = itl(result).expanded()
     assert np.sort(expanded) == pytest.approx(np.sort([gap for one in gaps for gap in one]), abs=1e-9)
     assert max_gap_per_request(result) == pytest.approx([max(one) for one in gaps], abs=1e-9)
 
@@ -142,13 +134,13 @@ def test_gaps_conserve_tokens_and_time(arrivals, policy, admission):
     result = serve(arrivals, capacity=256, max_batch=8, policy=policy, admission=admission)
     table = result.records
     assert len(table) == len(arrivals)
-    values, weights = itl(result)
-    assert weights.sum() == (table[:, Column.GENERATED_TOKENS] - 1).sum()
+    expanded = itl(result).expanded()
+    assert len(expanded) == (table[:, Column.GENERATED_TOKENS] - 1).sum()
     decoding_s = table[:, Column.FINISHED_S] - table[:, Column.FIRST_TOKEN_S]
-    assert (values * weights).sum() == pytest.approx(decoding_s.sum(), abs=1e-6)
+    assert expanded.sum() == pytest.approx(decoding_s.sum(), abs=1e-6)
     for row, longest in zip(table, max_gap_per_request(result), strict=True):
         has_gaps = row[Column.GENERATED_TOKENS] > 1 and not row[Column.NUM_PREEMPTIONS]
         assert isnan(longest) != has_gaps
         if has_gaps:
             mean = (row[Column.FINISHED_S] - row[Column.FIRST_TOKEN_S]) / (row[Column.GENERATED_TOKENS] - 1)
-            assert mean - 1e-9 <= longest <= values.max() + 1e-9
+            assert mean - 1e-9 <= longest <= expanded.max() + 1e-9

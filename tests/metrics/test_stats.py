@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.stats import Stats, percentiles
+from metrics.stats import Sample, Stats
 
 SAMPLES = st.lists(
     st.tuples(st.floats(0, 1e4) | st.sampled_from([0.0, 0.1, 7.0]), st.integers(1, 50)), min_size=1, max_size=60
@@ -52,11 +52,37 @@ def test_weights_are_repeats(samples):
 def test_percentiles_are_those_of_the_expanded_sample(samples, q):
     values, weights = np.array(samples).T
     expected = np.percentile(np.repeat(values, weights.astype(int)), q)
-    assert percentiles(values, weights, np.array(q)) == pytest.approx(expected, abs=1e-9)
+    assert Sample.of(values, weights).percentiles(np.array(q)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_ranks_between_distant_values():
     values, weights = np.array([1e6, 1.0, 2.0]), np.array([1.0, 98.0, 1.0])
-    assert percentiles(values, weights, np.array([0, 50, 98, 99, 99.5, 100])).tolist() == pytest.approx(
+    assert Sample.of(values, weights).percentiles(np.array([0, 50, 98, 99, 99.5, 100])).tolist() == pytest.approx(
         [1.0, 1.0, 1.02, 10001.98, 505000.99, 1e6]
     )
+
+
+@given(st.lists(SAMPLES, min_size=2, max_size=5))
+def test_chunks_are_one_sample(chunks):
+    arrays = [np.array(chunk).T for chunk in chunks]
+    whole = Sample.of(*np.concatenate(arrays, axis=1))
+    chunked = Sample(lambda: [(values, weights) for values, weights in arrays])
+    assert chunked.stats().count == whole.stats().count
+    assert (chunked.mean, chunked.std) == pytest.approx((whole.mean, whole.std), abs=1e-6)
+    q = np.array([0.0, 13.0, 50.0, 99.0, 100.0])
+    assert chunked.percentiles(q) == pytest.approx(whole.percentiles(q), abs=1e-9)
+    assert len(chunked.expanded()) == whole.count
+
+
+@given(SAMPLES, st.floats(0, 100))
+def test_rough_percentiles_are_near(samples, q):
+    values, weights = np.array(samples).T
+    expanded = np.repeat(values, weights.astype(int))
+    rough = Sample.of(values, weights).rough_percentiles(np.array([q]))[0]
+    assert np.percentile(expanded, q, method="lower") * (1 - 1 / 1024) <= rough
+    assert rough <= np.percentile(expanded, q, method="higher")
+
+
+def test_negative_values_have_bins_too():
+    values = np.array([-3.0, -1.0, 0.0, 2.0])
+    assert Sample.of(values).percentiles(np.array([0.0, 50.0, 100.0])).tolist() == [-3.0, -0.5, 2.0]
