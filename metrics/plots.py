@@ -74,7 +74,7 @@ def _cdf(sample_s: Sample, target_ms: float | None) -> Figure | None:
     if not sample_s.count:
         return None
     x = sample_s.rough_percentiles(_CDF_Q) * 1e3
-    x[-1] = sample_s.max * 1e3
+    x[0], x[-1] = sample_s.min * 1e3, sample_s.max * 1e3
     curve = {"type": "scatter", "mode": "lines", "x": _round(x), "y": _round(_CDF_Q, 2), "line": {"color": BLUE}}
     curve["hovertemplate"] = "%{y:.1f} % within %{x:,.4g} ms<extra></extra>"
     is_wide = x[0] > 0 and x[-1] > 10 * x[0]
