@@ -87,7 +87,7 @@ def test_curves_have_few_points_and_the_right_ends():
     assert (curve["y"][0], curve["y"][-1]) == (0.0, 100.0)
     assert plots["Time to first token"]["layout"]["shapes"][0]["x0"] == 120
     at = curve["y"].index(pytest.approx(99.0))
-    assert curve["x"][at] == pytest.approx(np.percentile(waits_ms, 99), abs=1e-3)
+    assert curve["x"][at] == pytest.approx(np.percentile(waits_ms, 99), rel=2e-3)  # drawn from bins of 1/2048
 
 
 def test_samples_keep_their_peaks():
