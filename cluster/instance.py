@@ -18,7 +18,7 @@ from cluster.pipeline import Pipeline
 from cluster.request import Request, Status
 from cluster.role import Phase, Role, RoleState
 from cluster.scheduler import Scheduler
-from cluster.scheduling import DECODE_ONLY, PREFILL_ONLY, BatchPolicy, EngineConfig
+from cluster.scheduling import PREFILL_ALONE, EngineConfig
 from cluster.step import Chunk, Step
 from cluster.step_log import StepLog
 
@@ -47,7 +47,6 @@ class Instance:
         self.config = config
         self.cost = cost
         self.pipeline = pipeline
-        self._prefill_policy = PREFILL_ONLY.with_budget(config.prefill_batch_tokens or cost.saturation_tokens())
         preempts = config.admission == "preempt_recompute"
         block_size = config.block_size if preempts else 1
         self.memory = KvMemory(capacity, block_size=block_size)
@@ -55,13 +54,16 @@ class Instance:
         self.logs = [StepLog() for _ in self.batches] if logs_steps else []
         self.extra_gaps: list[float] = []
         """Token gaps around a preemption, which no row of the step log describes."""
+        alone = PREFILL_ALONE.with_budget(config.prefill_batch_tokens or cost.saturation_tokens())
+        colocated = config.colocated_policy()
+        self._policies = {
+            Role.PREFILL: (alone, config.guest_policy()),
+            Role.DECODE: (alone, config.guest_policy()),
+            Role.MIXED: (colocated, colocated),
+        }
+        alone, beside = self._policies[role]
         self.scheduler = Scheduler(
-            self._policy_of(role),
-            self.memory,
-            self.batches,
-            max_batch=config.max_batch,
-            preempts=preempts,
-            keeps_output=role is not Role.PREFILL,
+            self.memory, self.batches, alone=alone, beside=beside, max_batch=config.max_batch, preempts=preempts
         )
         self.in_flight: deque[Step] = deque()
         self.offers: deque[Handoff] = deque()
@@ -73,36 +75,27 @@ class Instance:
         self._aborting: set[int] = set()
         self._next_batch = 0
 
-    def _policy_of(self, role: Role) -> BatchPolicy:
-        if role is Role.PREFILL:
-            return self._prefill_policy
-        if role is Role.DECODE:
-            return DECODE_ONLY
-        return self.config.mixed_policy()
-
     @property
     def role(self) -> Role:
         return self.state.role
 
     # Inputs.
 
-    def submit(self, request: Request, now: float) -> None:
-        """Queue a prompt (prefill and mixed role) that was checked against the capacity before."""
-        if self.state.role is Role.DECODE:
-            raise InvariantError(f"decode instance {self.index} was sent the prompt of request {request.request_id}")
+    def submit(self, request: Request, now: float, *, hands_over: bool | None = None) -> None:
+        """Queue a prompt that was checked against the capacity before.
+
+        hands_over: whether its KV goes elsewhere to decode; None leaves that to the role.
+        """
+        request.hands_over = self.state.role is Role.PREFILL if hands_over is None else hands_over
         request.enter(Status.QUEUED, now)
         request.prefill_instance = self.index
         self.scheduler.enqueue(request)
 
     def accept(self, handoff: Handoff, now: float) -> bool:
         """Reserve room for KV on its way in; False puts the handoff in line until RoomReserved reports it."""
-        if self.state.role is Role.PREFILL:
-            raise InvariantError(
-                f"prefill instance {self.index} was offered KV of request {handoff.request.request_id}"
-            )
         if self.scheduler.preempts:
             self._settle_growth(now)
-        if not self.offers and not self.scheduler.waiting and self.scheduler.has_room(handoff.request):
+        if not self.offers and not self.scheduler.owes_room and self.scheduler.has_room(handoff.request, stays=True):
             self._reserve(handoff)
             return True
         self.offers.append(handoff)
@@ -112,6 +105,7 @@ class Instance:
         """The KV is here: the request waits for a seat in the batch."""
         handoff.enter(HandoffState.DONE)
         request = handoff.request
+        request.hands_over = False
         request.enter(Status.READY, now)
         self.num_incoming -= 1
         batches = self.batches
@@ -124,14 +118,15 @@ class Instance:
         self.num_outgoing -= 1
 
     def _reserve(self, handoff: Handoff) -> None:
-        self.scheduler.admit(handoff.request)
+        self.scheduler.admit(handoff.request, stays=True)
         self.num_incoming += 1
         handoff.enter(HandoffState.RESERVED)
         handoff.request.decode_instance = self.index
 
     def _reserve_offers(self, events: list[Event]) -> None:
         # Who was preempted here waits for room longer than any handoff, and goes first.
-        while self.offers and not self.scheduler.waiting and self.scheduler.has_room(self.offers[0].request):
+        scheduler = self.scheduler
+        while self.offers and not scheduler.owes_room and scheduler.has_room(self.offers[0].request, stays=True):
             handoff = self.offers.popleft()
             self._reserve(handoff)
             events.append(RoomReserved(handoff))
@@ -195,7 +190,7 @@ class Instance:
         if scheduler.waiting or batch.prefilling:
             chunks = scheduler.choose_chunks(batch, now)
             if chunks:
-                return self._start_mixed(batch, chunks, decodes if scheduler.policy.mixes else 0, now)
+                return self._start_mixed(batch, chunks, decodes if scheduler.beside.mixes else 0, now)
         if not decodes:
             return None
         if self.pipeline is not None:
@@ -317,7 +312,7 @@ class Instance:
                 request.enter(Status.FINISHED, now)
                 self.scheduler.release(request, request.target)
                 events.append(Finished(request))
-            elif self.state.role is Role.PREFILL:
+            elif request.hands_over:
                 request.enter(Status.HANDOFF, now)
                 self.num_outgoing += 1
                 events.append(PrefillDone(request))
@@ -353,11 +348,11 @@ class Instance:
             offer.enter(HandoffState.FAILED)
         elif request.request_id not in self.memory.held:
             return []
-        elif request.decode_instance == self.index:
+        elif request.prefill_instance == self.index and request.hands_over:
+            self.release(request)
+        else:
             scheduler.release(request)
             self.num_incoming -= 1
-        else:
-            self.release(request)
         events: list[Event] = [Aborted(request)]
         self._reserve_offers(events)
         return events
@@ -385,9 +380,7 @@ class Instance:
         if epoch != self.state.epoch or self.state.phase is not Phase.SERVING:
             return None
         self.state.begin_drain(role, now)
-        turned_away = list(self.offers)
-        self.offers.clear()
-        return turned_away
+        return self._turn_away()
 
     @property
     def drained(self) -> bool:
@@ -404,8 +397,26 @@ class Instance:
         self.memory.check_empty()
         self.scheduler.check()
         self.state.commit(now)
-        self.scheduler.policy = self._policy_of(self.state.role)
-        self.scheduler.keeps_output = self.state.role is not Role.PREFILL
+        self._follow_role()
+
+    def flip(self, role: Role, epoch: int, now: float) -> list[Handoff] | None:
+        """Take another role at once and finish old work of either kind on the side; None refuses.
+
+        Returns the handoffs that were still waiting for room: the driver offers them elsewhere.
+        """
+        if epoch != self.state.epoch or self.state.phase is not Phase.SERVING or role is self.state.role:
+            return None
+        self.state.flip(role, now)
+        self._follow_role()
+        return self._turn_away()
+
+    def _follow_role(self) -> None:
+        self.scheduler.alone, self.scheduler.beside = self._policies[self.state.role]
+
+    def _turn_away(self) -> list[Handoff]:
+        turned_away = list(self.offers)
+        self.offers.clear()
+        return turned_away
 
     def serve(self, now: float) -> None:
         """The switch time is over."""

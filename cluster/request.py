@@ -66,6 +66,7 @@ class Request:
         "decode_instance",
         "first_token_s",
         "generated",
+        "hands_over",
         "join_iteration",
         "last_token_s",
         "num_preemptions",
@@ -100,6 +101,8 @@ class Request:
         self.join_iteration = 0
         self.seat = 0
         """Ticket of the request's place in a decode batch; 0 when it has none."""
+        self.hands_over = False
+        """Whether the KV leaves the instance that computes the prompt, to be decoded elsewhere."""
         self.prefill_instance = -1
         self.decode_instance = -1
         self.num_preemptions = 0

@@ -46,6 +46,14 @@ class RoleState:
         self._enter(Phase.DRAINING, now)
         self.target = target
 
+    def flip(self, target: Role, now: float) -> None:
+        """Change the role at once, without draining; the epoch counts it like any other change."""
+        if self.phase is not Phase.SERVING or target is self.role:
+            raise InvariantError(f"a {self.phase} {self.role} instance cannot flip to {target}")
+        self.role = target
+        self.epoch += 1
+        self.since_s = now
+
     def rollback(self, now: float) -> None:
         """Give up a drain and serve on in the old role."""
         self._enter(Phase.SERVING, now)

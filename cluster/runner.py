@@ -42,9 +42,9 @@ class Runner:
         self._agenda = agenda
         self._on_event = on_event
 
-    def submit(self, request: Request, now: float) -> None:
-        """A prompt to prefill here."""
-        self.instance.submit(request, now)
+    def submit(self, request: Request, now: float, *, hands_over: bool | None = None) -> None:
+        """A prompt to prefill here; see Instance.submit."""
+        self.instance.submit(request, now, hands_over=hands_over)
         self.plan(now)
 
     def accept(self, handoff: Handoff, now: float) -> bool:
@@ -79,12 +79,13 @@ class Runner:
             self._agenda.at(end, STEP_END, self._complete, None)
             if step.next_plan_s < end:
                 self._agenda.at(step.next_plan_s, STEP_END, self._plan_again, None)
-            if self.tells_prefill_starts and step.chunks and self.instance.role is Role.PREFILL:
+            if self.tells_prefill_starts and step.chunks:
                 self._tell_prefill_starts(step, now)
 
     def _tell_prefill_starts(self, step: Step, now: float) -> None:
         for request, tokens in step.chunks:
-            if request.computed + tokens == request.target and request.generated + 1 < request.output_tokens:
+            completes = request.computed + tokens == request.target
+            if request.hands_over and completes and request.generated + 1 < request.output_tokens:
                 self._on_event(PrefillStarted(request, step.end_s), self.instance, now)
 
     def _plan_again(self, now: float, _: None) -> None:
@@ -107,6 +108,15 @@ class Runner:
         if turned_away is not None:
             self._agenda.at(now + self.drain_timeout_s, ROLE, self._roll_back, now)
             self._commit_if_drained(now)
+        return turned_away
+
+    def flip(self, role: Role, epoch: int, now: float) -> list[Handoff] | None:
+        """Take another role at once; None refuses. Returns handoffs in line here, to be offered elsewhere."""
+        turned_away = self.instance.flip(role, epoch, now)
+        if turned_away is not None:
+            self._on_event(RoleCommitted(), self.instance, now)
+            self._on_event(RoleServed(), self.instance, now)
+            self.plan(now)
         return turned_away
 
     def _roll_back(self, now: float, began_s: float) -> None:

@@ -13,19 +13,19 @@ from cluster.step import Chunk
 class Scheduler:
     """Strict FCFS: a prompt that finds no room blocks those behind it.
 
-    `policy` changes with the instance's role. `keeps_output` says whether sequences decode here, so that
-    admission must think of their output too. `admitted` orders everybody who holds KV by admission, the
-    newest last (used only when `preempts`).
+    `alone` is the policy of steps without decodes, `beside` that of steps whose batch decodes; both change with
+    the instance's role. `admitted` orders everybody who decodes here, or will, by admission, the newest last
+    (used only when `preempts`).
     """
 
     __slots__ = (
         "admitted",
+        "alone",
         "batches",
-        "keeps_output",
+        "beside",
         "max_batch",
         "memory",
         "num_preemptions",
-        "policy",
         "preempts",
         "queued_tokens",
         "starved_steps",
@@ -34,20 +34,20 @@ class Scheduler:
 
     def __init__(
         self,
-        policy: BatchPolicy,
         memory: KvMemory,
         batches: list[Batch],
         *,
+        alone: BatchPolicy,
+        beside: BatchPolicy,
         max_batch: int,
         preempts: bool,
-        keeps_output: bool,
     ) -> None:
-        self.policy = policy
+        self.alone = alone
+        self.beside = beside
         self.batches = batches
         self.memory = memory
         self.max_batch = max_batch
         self.preempts = preempts
-        self.keeps_output = keeps_output
         self.waiting: deque[Request] = deque()
         self.queued_tokens = 0
         """Prompt tokens of waiting requests."""
@@ -65,24 +65,35 @@ class Scheduler:
         self.waiting.remove(request)
         self.queued_tokens -= request.target
 
-    def tokens_to_hold(self, request: Request) -> int:
-        """KV tokens that admission asks for: what is to be computed, plus the output when it is reserved."""
-        if self.keeps_output and not self.preempts:
-            return request.prompt_tokens + request.output_tokens
-        return request.target
+    def has_room(self, request: Request, *, stays: bool) -> bool:
+        """Whether the KV that admission sets aside fits.
 
-    def has_room(self, request: Request) -> bool:
-        """Whether the request's tokens fit, leaving each running sequence a block to grow into."""
+        That is what is to be computed, and the output too when the request `stays` to decode here and output
+        is reserved. Without reservation each sequence that decodes here keeps a block free to grow into.
+        """
         memory = self.memory
-        if self.preempts:
-            headroom = len(self.admitted) * memory.block_size
-            return memory.used + memory.round_up(request.target) + headroom <= memory.capacity or not memory.used
-        return memory.used + self.tokens_to_hold(request) <= memory.capacity
+        if not self.preempts:
+            tokens = request.prompt_tokens + request.output_tokens if stays else request.target
+            return memory.used + tokens <= memory.capacity
+        headroom = len(self.admitted) * memory.block_size
+        if stays and not memory.used:
+            return True
+        return memory.used + memory.round_up(request.target) + headroom <= memory.capacity
 
-    def admit(self, request: Request) -> None:
-        self.memory.reserve(request.request_id, self.tokens_to_hold(request))
-        if self.preempts and self.keeps_output:
-            self.admitted[request.request_id] = request
+    def admit(self, request: Request, *, stays: bool) -> None:
+        """Set its KV aside; see `has_room`."""
+        if self.preempts:
+            self.memory.reserve(request.request_id, request.target)
+            if stays:
+                self.admitted[request.request_id] = request
+        else:
+            tokens = request.prompt_tokens + request.output_tokens if stays else request.target
+            self.memory.reserve(request.request_id, tokens)
+
+    @property
+    def owes_room(self) -> bool:
+        """Whether somebody who was preempted here waits to come back: they go before any handoff."""
+        return bool(self.waiting) and self.waiting[0].status is Status.PREEMPTED
 
     def seat_ready(self, batch: Batch, now: float) -> None:
         """Let sequences whose KV is here join while there are seats."""
@@ -94,7 +105,7 @@ class Scheduler:
 
     def choose_chunks(self, batch: Batch, now: float) -> list[Chunk]:
         """Prompt tokens for the next step: started prompts first, then new ones in order of arrival."""
-        policy = self.policy
+        policy = self.beside if batch.size else self.alone
         if batch.size and not policy.admits_while_decoding:
             return []
         left = policy.token_budget - (batch.size if policy.mixes else 0)
@@ -115,11 +126,12 @@ class Scheduler:
                     tokens = int(left)
                 elif chunks:
                     break
-            if not self.has_room(request):
+            stays = not request.hands_over
+            if not self.has_room(request, stays=stays):
                 break
             waiting.popleft()
             self.queued_tokens -= request.target
-            self.admit(request)
+            self.admit(request, stays=stays)
             request.enter(Status.PREFILL, now)
             batch.prefilling.append(request)
             chunks.append((request, tokens))
@@ -135,11 +147,12 @@ class Scheduler:
             return False
         if batch.ready:
             return True
-        policy = self.policy
+        policy = self.beside
         if not self.waiting or not policy.admits_while_decoding:
             return False
         left = policy.token_budget - (batch.size if policy.mixes else 0)
-        return self.has_room(self.waiting[0]) if left > 0 else not batch.starving
+        first = self.waiting[0]
+        return self.has_room(first, stays=not first.hands_over) if left > 0 else not batch.starving
 
     def iterations_with_room(self, batch: Batch) -> int:
         """Iterations until running sequences fill the free blocks (under preempt_recompute)."""

@@ -44,10 +44,11 @@ COLOCATED = {
     )
 }
 
-# The two halves of a disaggregated deployment. A prefill instance batches short prompts up to L_m tokens; a
-# decode instance prefills only to recompute what it preempted.
-PREFILL_ONLY = BatchPolicy("prefill", mixes=False, chunks=False, admits_while_decoding=True)
-DECODE_ONLY = BatchPolicy("decode", mixes=False, chunks=False, admits_while_decoding=True)
+# A batch without decodes on an instance that is not mixed: short prompts together up to L_m tokens.
+PREFILL_ALONE = BatchPolicy("prefill", mixes=False, chunks=False, admits_while_decoding=True)
+
+
+DEFAULT_BUDGET = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class EngineConfig:
     policy: str = "chunked_prefill"
     """Batching in the mixed role: decode_first, prefill_first, mixed_batch or chunked_prefill."""
     token_budget: int | None = None
-    """New tokens per mixed step. None: 512 for chunked_prefill, no limit for the others."""
+    """New tokens per step of prompts beside decodes. None: 512 for chunked_prefill, no limit for the others."""
     prefill_batch_tokens: int | None = None
     """L_m, the tokens up to which a prefill instance batches prompts. None: from the cost model."""
     max_batch: int = 256
@@ -80,6 +81,15 @@ class EngineConfig:
             if getattr(self, field) < 1:
                 raise ConfigError(f"engine.{field} is {getattr(self, field)}; it must be at least 1")
 
-    def mixed_policy(self) -> BatchPolicy:
-        default = 512 if self.policy == "chunked_prefill" else inf
+    def colocated_policy(self) -> BatchPolicy:
+        """What a mixed instance follows."""
+        default = DEFAULT_BUDGET if self.policy == "chunked_prefill" else inf
         return COLOCATED[self.policy].with_budget(self.token_budget or default)
+
+    def guest_policy(self) -> BatchPolicy:
+        """What a prefill or decode instance follows while it has both kinds of work: stall-free.
+
+        That is so after a preemption, after a role change that did not wait, and when a router prefills on a
+        decode instance.
+        """
+        return COLOCATED["chunked_prefill"].with_budget(self.token_budget or DEFAULT_BUDGET)

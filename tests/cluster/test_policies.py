@@ -104,13 +104,9 @@ def test_chunks_are_at_least_one_token_and_within_the_budget(policy, budget, max
 
     numbers = iter(range(100))
     batch = Batch()
+    followed = COLOCATED[policy].with_budget(budget)
     scheduler = Scheduler(
-        COLOCATED[policy].with_budget(budget),
-        KvMemory(10_000),
-        [batch],
-        max_batch=max_batch,
-        preempts=False,
-        keeps_output=True,
+        KvMemory(10_000), [batch], alone=followed, beside=followed, max_batch=max_batch, preempts=False
     )
     for prompt in decodes:
         batch.join(request(prompt))

@@ -64,8 +64,8 @@ def test_an_idle_instance_commits_at_once():
     drain(bench, 1.0, Role.PREFILL)
     bench.run()
     assert bench.events == [(1.0, "RoleCommitted", None), (1.0, "RoleServed", None)]
-    assert bench.instance.scheduler.policy.name == "prefill"
-    assert not bench.instance.scheduler.keeps_output
+    scheduler = bench.instance.scheduler
+    assert (scheduler.alone.name, scheduler.beside.name) == ("prefill", "chunked_prefill")
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,40 @@ def test_the_timeout_of_one_drain_does_not_end_another():
     assert state_of(bench) == (Role.PREFILL, Phase.SERVING, 1)
 
 
-def test_work_for_another_role_is_our_mistake():
-    prefill, decode = Bench(Role.PREFILL), Bench(Role.DECODE)
-    decode.submit(0.0, 10, 5)
-    with pytest.raises(InvariantError, match=r"^decode instance 0 was sent the prompt of request 0$"):
-        decode.run()
-    prefill.offer(0.0, 10, 5)
-    with pytest.raises(InvariantError, match=r"^prefill instance 0 was offered KV of request 0$"):
-        prefill.run()
+def test_any_role_finishes_any_work():
+    decode, prefill = Bench(Role.DECODE), Bench(Role.PREFILL)
+    decode.submit(0.0, 10, 3)
+    decode.run()
+    assert decode.events == [(1.0, "FirstToken", 0), (3.0, "Finished", 0)]
+    prefill.offer(0.0, 10, 3)
+    prefill.run()
+    assert prefill.events[-1] == (2.0, "Finished", 0)
+    assert (decode.instance.memory.used, prefill.instance.memory.used) == (0, 0)
+
+
+def test_a_flip_waits_for_nobody():
+    """A decode instance becomes prefill at 1.5 s: its sequence decodes on, and a new prompt rides along."""
+    bench = Bench(Role.DECODE, token_budget=100)
+    bench.offer(0.0, 10, 6)
+    bench.at(1.5, lambda runner, now: runner.flip(Role.PREFILL, 0, now))
+    prompt = bench.submit(2.5, 50, 5)
+    bench.run()
+    state = bench.instance.state
+    assert (state.role, state.epoch, state.phase) == (Role.PREFILL, 1, Phase.SERVING)
+    assert bench.events == [
+        (1.5, "RoleCommitted", None),
+        (1.5, "RoleServed", None),
+        (4.0, "PrefillDone", prompt.request_id),
+        (5.0, "Finished", 0),
+    ]
+    assert bench.instance.memory.held == {prompt.request_id: 50}
+
+
+def test_a_flip_of_another_epoch_is_refused():
+    bench = Bench(Role.DECODE)
+    assert bench.runner.flip(Role.PREFILL, 1, 0.0) is None
+    assert bench.runner.flip(Role.DECODE, 0, 0.0) is None
+    assert bench.instance.role is Role.DECODE
 
 
 def test_a_commit_finds_nothing_left():

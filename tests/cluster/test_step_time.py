@@ -118,7 +118,11 @@ def test_a_decode_run_crosses_from_memory_to_compute():
     gpu = replace(H100, peak_flops=4e12)
     run = Roofline(LLAMA_8B, gpu).decode_run(1, 1)
     stage = Stage(LLAMA_8B, Hardware(gpu, NVLINK, tp=1, pp=1, power_cap=1.0), 32, first=True, last=True)
-    assert 0 < run.split < 100_000
+    split = int(run.split)
+    assert 0 < split < 100_000
+    before, after = run.first_s + run.slope_s * (split - 1), run.late_first_s + run.late_slope_s * split
+    assert before == pytest.approx(stage.step_s([], [split]), rel=1e-12)
+    assert after == pytest.approx(stage.step_s([], [split + 1]), rel=1e-12)
     assert run.duration_s(100_000) == pytest.approx(
         sum(stage.step_s([], [context]) for context in range(1, 100_001)), rel=1e-9
     )

@@ -55,13 +55,12 @@ class Engine:
     def __init__(self, scenario: Scenario, index: int, role: Role) -> None:
         config, model, hardware = scenario.engine, scenario.model, scenario.hardware_of(role)
         self.index, self.role = index, role
-        self.policy = config.policy if role is Role.MIXED else role.value
-        self.budget: float = {
+        self.colocated = config.policy
+        self.budgets: dict[str, float] = {
             "prefill": config.prefill_batch_tokens or saturation_tokens(model, hardware),
-            "decode": inf,
             "chunked_prefill": config.token_budget or 512,
-        }.get(self.policy, config.token_budget or inf)
-        self.rides = self.policy in ("mixed_batch", "chunked_prefill")
+        }
+        self.other_budget: float = config.token_budget or inf
         self.max_batch = config.max_batch
         self.preempts = config.admission == "preempt_recompute"
         self.block = config.block_size if self.preempts else 1
@@ -78,6 +77,14 @@ class Engine:
         self.held: dict[Sequence, int] = {}
         """KV tokens set aside, by holder in order of admission."""
         self.starved_iterations = 0
+
+    def policy(self, lane: Lane) -> tuple[str, float, bool]:
+        """What a lane follows now, the tokens of a step, and whether decodes ride along with prompts."""
+        if self.role is Role.MIXED:
+            name = self.colocated
+        else:
+            name = "chunked_prefill" if lane.decoding else "prefill"
+        return name, self.budgets.get(name, self.other_budget), name in ("mixed_batch", "chunked_prefill")
 
     # KV memory.
 
@@ -159,12 +166,13 @@ class Engine:
             while self.make_room(lane):
                 self.seat(lane, now)
             decodes = list(lane.decoding) if self.growth(lane) <= self.free else []
+        _, budget, rides = self.policy(lane)
         chunks = self.take_chunks(lane, now)
-        if chunks and not self.rides:
+        if chunks and not rides:
             decodes = []
         if not chunks and not decodes:
             return False
-        if not chunks and self.rides and len(decodes) >= self.budget:
+        if not chunks and rides and len(decodes) >= budget:
             self.starved_iterations += bool(lane.prefilling or (self.waiting and self.has_seat(lane)))
         if self.preempts:
             for sequence in decodes:
@@ -183,9 +191,10 @@ class Engine:
 
     def take_chunks(self, lane: Lane, now: float) -> list[tuple[Sequence, int]]:
         """Prompt tokens of the next step: started prompts first, then the queue in order while seat and room last."""
-        if self.policy == "decode_first" and lane.decoding:
+        policy, budget, rides = self.policy(lane)
+        if policy == "decode_first" and lane.decoding:
             return []
-        left = self.budget - (len(lane.decoding) if self.rides else 0)
+        left = budget - (len(lane.decoding) if rides else 0)
         chunks = []
         for sequence in lane.prefilling:
             tokens = min(sequence.target - sequence.computed, left)
@@ -195,7 +204,7 @@ class Engine:
         while self.waiting and left > 0 and self.has_seat(lane):
             sequence = self.waiting[0]
             tokens = sequence.target
-            if self.policy == "chunked_prefill":
+            if policy == "chunked_prefill":
                 tokens = int(min(tokens, left))
             if (tokens > left and chunks) or not self.has_room(sequence):
                 break

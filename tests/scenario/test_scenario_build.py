@@ -89,7 +89,7 @@ def test_stages_add_up_to_the_whole_plus_the_sends(pp: int) -> None:
 def test_instances_take_index_role_and_epoch() -> None:
     instance = build_instance(load_scenario("colocated-8b", ["instances.mixed=4"]), 3, Role.MIXED, 2)
     assert (instance.index, instance.role, instance.state.epoch) == (3, Role.MIXED, 2)
-    assert instance.scheduler.policy.token_budget == 512
+    assert instance.scheduler.beside.token_budget == 512
 
 
 @pytest.mark.parametrize(("admission", "load"), [("reserve_output", 30), ("preempt_recompute", 10)])
