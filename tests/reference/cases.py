@@ -22,8 +22,20 @@ from workload.trace import Trace, TraceInfo
 LLAMA_8B = load_spec(ModelSpec, "llama-3-8b")
 OPT_13B = load_spec(ModelSpec, "opt-13b")
 MIXTRAL = load_spec(ModelSpec, "mixtral-8x7b")
+TOY = replace(
+    LLAMA_8B,
+    name="toy",
+    num_layers=6,
+    hidden_size=256,
+    num_heads=16,
+    num_kv_heads=1,
+    intermediate_size=256,
+    vocab_size=1000,
+)
+"""Mostly attention: on a SLOW_GPU a decode run goes from memory-bound to compute-bound at a few hundred tokens."""
 H100 = load_spec(GpuSpec, "h100-sxm")
 A100 = load_spec(GpuSpec, "a100-80gb")
+SLOW_GPU = replace(H100, peak_flops=20e9, bandwidth_bytes_s=3.35e9, step_overhead_s=0.0)
 NVLINK = load_spec(LinkSpec, "nvlink-h100")
 INFINIBAND = load_spec(LinkSpec, "infiniband-400")
 ETHERNET = load_spec(LinkSpec, "ethernet-25")
@@ -121,7 +133,7 @@ def runs(draw: st.DrawFn) -> tuple[Scenario, Trace]:
     trace = draw(traces())
     longest = int((trace.prompt_tokens + trace.output_tokens).max())
     room = draw(st.sampled_from([0.7, 1.0, 1.1, 1.5, 3.0, 100.0]))
-    model, gpu = draw(st.sampled_from([(LLAMA_8B, H100), (OPT_13B, A100), (MIXTRAL, H100)]))
+    model, gpu = draw(st.sampled_from([(LLAMA_8B, H100), (OPT_13B, A100), (MIXTRAL, H100), (TOY, SLOW_GPU)]))
     engine = draw(ENGINES)
     tp, pp = draw(st.sampled_from([1, 1, 2, 4])), draw(st.sampled_from([1, 1, 2, 3]))
     scenario = scenario_of(

@@ -28,8 +28,8 @@ NERVOUS = st.builds(
         LoadThresholds,
         prefill_queue_high=st.sampled_from([10, 1000]),
         prefill_queue_low=st.sampled_from([10, 1000, 100_000]),
-        kv_use_high=st.sampled_from([0.01, 0.2]),
-        kv_use_low=st.sampled_from([0.01, 0.2, 2.0]),
+        kv_use_high=st.sampled_from([0.01, 0.2, 50.0]),
+        kv_use_low=st.sampled_from([0.01, 0.2, 50.0]),
         votes=st.sampled_from([1, 2]),
         cooldown_s=st.sampled_from([0.0, 0.2]),
     ),
@@ -82,7 +82,8 @@ def test_every_run(run):
         instance.scheduler.check()
         load = instance.load(result.duration_s)
         assert load.num_incoming == load.num_outgoing == load.num_offers == load.num_ready == load.num_decoding == 0
-        assert simulator._router.load_of(instance.index) == 0
+        for books in (simulator._router.prompts.booked, simulator._router.handoffs.booked):
+            assert books.get(instance.index, 0) == 0
     handed_over = result.records[result.records[:, Column.DECODE_INSTANCE] >= 0]
     assert result.num_transfers == len(handed_over)
     bytes_per_token = scenario.model.kv_bytes_per_token
