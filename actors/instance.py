@@ -111,7 +111,7 @@ class InstanceActor:
         if epoch != self._core.state.epoch or self._core.role is Role.DECODE:
             return requests
         for request in requests:
-            self._runner.submit(request, now)
+            self._runner.submit(request, now, hands_over=request.hands_over)
         self._arm()
         return []
 

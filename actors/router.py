@@ -91,7 +91,7 @@ class RouterActor:
         accepted = await self._calls.ask(self._instances[instance].accept, offer, self._epochs[instance])
         if not accepted:
             self._num_refused += 1
-            self._core.done(instance, offer.request)
+            self._core.handoff_undone(instance, offer.request)
             self._route_offer(offer)
 
     async def report(self, report: Report) -> None:
@@ -140,7 +140,7 @@ class RouterActor:
             f"{self._clock.now():.1f} s: {self._names[order.instance]} becomes {order.role}: {order.reason}"
         )
         for offer in turned_away:
-            self._core.done(order.instance, offer.request)
+            self._core.handoff_undone(order.instance, offer.request)
             self._route_offer(offer)
         return True
 

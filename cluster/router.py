@@ -27,32 +27,40 @@ class Choice(NamedTuple):
 
 
 class Candidates:
-    """Instances serving one role, with their loads in tokens, in two parallel lists.
+    """Instances that may be chosen for one kind of work, with the tokens of it each has, in two parallel lists."""
 
-    `loads` is what queue policies compare: prompt tokens not yet computed (prefill), or KV tokens of all
-    unfinished requests (decode and mixed).
-    """
-
-    __slots__ = ("at", "ids", "loads", "next_turn", "rng")
+    __slots__ = ("at", "booked", "ids", "loads", "next_turn", "rng")
 
     def __init__(self, rng: Random) -> None:
         self.ids: list[int] = []
         self.loads: list[int] = []
         self.at: dict[int, int] = {}
         """Position of an instance in both lists."""
+        self.booked: dict[int, int] = {}
+        """Tokens of every instance that ever was a candidate, or still has work of this kind."""
         self.next_turn = 0
         self.rng = rng
 
-    def add(self, instance: int, load: int) -> None:
+    def add(self, instance: int) -> None:
         self.at[instance] = len(self.ids)
         self.ids.append(instance)
-        self.loads.append(load)
+        self.loads.append(self.booked.setdefault(instance, 0))
 
     def remove(self, instance: int) -> None:
-        position = self.at.pop(instance)
+        """Choose it no more; what it has still counts."""
+        position = self.at.pop(instance, None)
+        if position is None:
+            return
         del self.ids[position], self.loads[position]
         for other in self.ids[position:]:
             self.at[other] -= 1
+
+    def book(self, instance: int, tokens: int) -> None:
+        """Add to what an instance has; negative when work is over."""
+        load = self.booked[instance] = self.booked.get(instance, 0) + tokens
+        position = self.at.get(instance)
+        if position is not None:
+            self.loads[position] = load
 
 
 def join_shortest_queue(candidates: Candidates) -> int:
@@ -96,13 +104,20 @@ POLICIES: dict[str, Callable[[Candidates], int]] = {
 class Router:
     """Books of work in flight per instance, and a policy for prompts and one for handoffs.
 
-    A prompt goes to a prefill or a mixed instance; a handoff to a decode instance. `reserves_output` says
-    whether KV loads count the output a request has declared (as `reserve_output` admission does) or only
-    what exists.
+    A prompt goes to a prefill or a mixed instance; a handoff to a decode instance. With `pairs`, as in
+    Splitwise, both are chosen when the prompt arrives, and a mixed instance may be either; a prompt whose two
+    instances are the same stays there. `reserves_output` says whether KV loads count the output a request has
+    declared (as `reserve_output` admission does) or only what exists.
     """
 
     def __init__(
-        self, *, prefill_policy: str = "jsq", decode_policy: str = "jsq", reserves_output: bool = True, seed: int = 0
+        self,
+        *,
+        prefill_policy: str = "jsq",
+        decode_policy: str = "jsq",
+        reserves_output: bool = True,
+        pairs: bool = False,
+        seed: int = 0,
     ) -> None:
         for field, name in (("prefill_policy", prefill_policy), ("decode_policy", decode_policy)):
             if name not in POLICIES:
@@ -113,73 +128,93 @@ class Router:
         self._choose_prefill = POLICIES[prefill_policy]
         self._choose_decode = POLICIES[decode_policy]
         self._reserves_output = reserves_output
+        self._pairs = pairs
         self.prompts = Candidates(rng)
-        """Prefill and mixed instances."""
+        """Prefill instances by prompt tokens not yet computed, mixed ones by all tokens of unfinished requests."""
         self.handoffs = Candidates(rng)
-        """Decode instances."""
-        self._loads: dict[int, int] = {}
-        """Load of every instance known, serving or not."""
+        """Decode instances by KV tokens of unfinished requests."""
         self._roles: dict[int, Role] = {}
+        self._paired: dict[int, int] = {}
+        """Decode instance chosen in advance, by request."""
 
     def open(self, instance: int, role: Role) -> None:
         """The instance serves `role` from now on."""
         self._roles[instance] = role
-        candidates = self.handoffs if role is Role.DECODE else self.prompts
-        candidates.add(instance, self._loads.setdefault(instance, 0))
+        if role is not Role.DECODE:
+            self.prompts.add(instance)
+        if role is Role.DECODE or (role is Role.MIXED and self._pairs):
+            self.handoffs.add(instance)
 
     def close(self, instance: int) -> None:
         """Send the instance nothing more; what it has still counts."""
-        for candidates in (self.prompts, self.handoffs):
-            if instance in candidates.at:
-                candidates.remove(instance)
+        self.prompts.remove(instance)
+        self.handoffs.remove(instance)
 
     def forget(self, instance: int) -> None:
         """The instance is gone, and all its work with it."""
         self.close(instance)
-        self._loads[instance] = 0
+        self.prompts.booked[instance] = self.handoffs.booked[instance] = 0
 
     def role_if_open(self, instance: int) -> Role | None:
         """The role it serves now; None when it gets no work."""
         is_open = instance in self.prompts.at or instance in self.handoffs.at
         return self._roles[instance] if is_open else None
 
-    def load_of(self, instance: int) -> int:
-        """Tokens in flight there by the books of this router."""
-        return self._loads[instance]
-
     def route_prompt(self, request: Request) -> Choice | None:
-        """Choose where to prefill and book it; None while nobody serves prompts."""
-        if not self.prompts.ids:
+        """Choose where to prefill, book it, and settle whether the KV leaves; None while nobody serves prompts."""
+        prompts, handoffs = self.prompts, self.handoffs
+        if not prompts.ids or (self._pairs and not handoffs.ids):
             return None
-        return self._book(self.prompts, self._choose_prefill(self.prompts), self.prefill_policy, request)
+        position = self._choose_prefill(prompts)
+        instance, load = prompts.ids[position], prompts.loads[position]
+        if self._pairs:
+            decode = handoffs.ids[self._choose_decode(handoffs)]
+            request.hands_over = decode != instance
+            handoffs.book(decode, self._kv_tokens(request))
+            if request.hands_over:
+                self._paired[request.request_id] = decode
+        else:
+            request.hands_over = self._roles[instance] is Role.PREFILL
+        prompts.book(instance, self._prompt_tokens(request))
+        return Choice(instance, self.prefill_policy, load, len(prompts.ids))
 
     def route_handoff(self, request: Request) -> Choice | None:
         """Choose where to decode and book it; None while nobody serves decode."""
-        if not self.handoffs.ids:
+        handoffs = self.handoffs
+        if self._paired:
+            paired = self._paired.pop(request.request_id, None)
+            if paired is not None:
+                if paired in handoffs.at:
+                    return Choice(paired, "pair", handoffs.booked[paired], len(handoffs.ids))
+                handoffs.book(paired, -self._kv_tokens(request))
+        if not handoffs.ids:
             return None
-        return self._book(self.handoffs, self._choose_decode(self.handoffs), self.decode_policy, request)
+        position = self._choose_decode(handoffs)
+        instance, load = handoffs.ids[position], handoffs.loads[position]
+        handoffs.book(instance, self._kv_tokens(request))
+        return Choice(instance, self.decode_policy, load, len(handoffs.ids))
 
     def done(self, instance: int, request: Request) -> None:
-        """The work booked for this request there is over: prompt computed, finished, moved or cancelled."""
-        self._add(instance, -self._tokens(instance, request))
+        """The prompt is computed and its KV will leave, or the request has ended there."""
+        if request.hands_over:
+            self.prompts.book(instance, -self._prompt_tokens(request))
+        elif request.decode_instance >= 0:
+            self.handoffs.book(instance, -self._kv_tokens(request))
+        else:
+            self.prompts.book(instance, -self._prompt_tokens(request))
+            if self._pairs:
+                self.handoffs.book(instance, -self._kv_tokens(request))
 
-    def _tokens(self, instance: int, request: Request) -> int:
-        if self._reserves_output and self._roles[instance] is not Role.PREFILL:
-            return request.prompt_tokens + request.output_tokens
-        return request.prompt_tokens
+    def handoff_undone(self, instance: int, request: Request) -> None:
+        """The handoff booked there will not come."""
+        self.handoffs.book(instance, -self._kv_tokens(request))
 
-    def _book(self, candidates: Candidates, position: int, policy: str, request: Request) -> Choice:
-        instance = candidates.ids[position]
-        load = candidates.loads[position]
-        self._add(instance, self._tokens(instance, request))
-        return Choice(instance, policy, load, len(candidates.ids))
+    def _prompt_tokens(self, request: Request) -> int:
+        """A prompt counts with its output where the same queue has to decode it."""
+        return request.prompt_tokens if request.hands_over or self._pairs else self._kv_tokens(request)
 
-    def _add(self, instance: int, tokens: int) -> None:
-        load = self._loads[instance] = self._loads[instance] + tokens
-        for candidates in (self.prompts, self.handoffs):
-            position = candidates.at.get(instance)
-            if position is not None:
-                candidates.loads[position] = load
+    def _kv_tokens(self, request: Request) -> int:
+        return request.prompt_tokens + request.output_tokens if self._reserves_output else request.prompt_tokens
 
 
 def spread(loads: Iterable[int]) -> tuple[int, float]:

@@ -24,9 +24,19 @@ class LoadThresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SplitwiseThresholds:
+    """Thresholds of the `splitwise` policy."""
+
+    prompt_queue_high: float = 8_192
+    """Prompt tokens in the shortest queue above which a token machine is borrowed."""
+    kv_use_high: float = 0.90
+    """KV use of the emptiest token machine above which a prompt machine is borrowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerConfig:
     policy: str = "static"
-    """static or load."""
+    """static, load or splitwise."""
     interval_s: float = 1.0
     """Time between ticks."""
     min_prefill: int = 1
@@ -37,6 +47,7 @@ class PlannerConfig:
     drain_timeout_s: float = 120.0
     """A drain that takes longer is rolled back."""
     load: LoadThresholds = field(default_factory=LoadThresholds)
+    splitwise: SplitwiseThresholds = field(default_factory=SplitwiseThresholds)
 
     def __post_init__(self) -> None:
         for name in ("interval_s", "drain_timeout_s"):

@@ -15,6 +15,8 @@ class RoleOrder:
     cause: str
     """One stable word for the kind of reason, used as a metric label."""
     reason: str
+    immediate: bool = False
+    """Flip at once and finish old work on the side, instead of draining first."""
 
 
 @dataclass(frozen=True, slots=True)

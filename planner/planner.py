@@ -9,6 +9,7 @@ from planner.config import PlannerConfig
 from planner.decision import Decision, RoleOrder
 from planner.load import LoadMemory, load_policy
 from planner.observation import Observation
+from planner.splitwise import SplitwiseMemory, splitwise_policy
 
 Policy = Callable[[Observation, PlannerConfig, Any], tuple[Decision, Any]]
 
@@ -22,6 +23,7 @@ def static_policy(observation: Observation, config: PlannerConfig, memory: None)
 POLICIES: dict[str, tuple[Policy, Callable[[], Any]]] = {
     "static": (static_policy, lambda: None),
     "load": (load_policy, LoadMemory),
+    "splitwise": (splitwise_policy, SplitwiseMemory),
 }
 """Policy and its first memory, by name."""
 

@@ -104,6 +104,7 @@ def build_router(scenario: Scenario) -> Router:
         prefill_policy=scenario.router.prefill_policy,
         decode_policy=scenario.router.decode_policy,
         reserves_output=scenario.engine.admission == "reserve_output",
+        pairs=scenario.router.pairs,
         seed=scenario.seed,
     )
 

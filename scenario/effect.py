@@ -19,8 +19,9 @@ class Idle(NamedTuple):
 
 def idle_settings(scenario: Scenario) -> Iterator[Idle]:
     """Every setting without effect, whether or not it was given."""
-    if scenario.planner.policy == "static":
-        yield Idle("planner.load", "planner.policy", "static")
+    for policy in ("load", "splitwise"):
+        if scenario.planner.policy != policy:
+            yield Idle(f"planner.{policy}", "planner.policy", scenario.planner.policy)
     if scenario.engine.admission == "reserve_output":
         yield Idle("engine.block_size", "engine.admission", "reserve_output")
     for index, phase in enumerate(scenario.workload.phases):

@@ -70,6 +70,8 @@ class RouterConfig:
 
     prefill_policy: str = "jsq"
     decode_policy: str = "jsq"
+    pairs: bool = False
+    """Choose prefill and decode instance together when a prompt arrives, as Splitwise does."""
 
     def __post_init__(self) -> None:
         for name in ("prefill_policy", "decode_policy"):

@@ -123,7 +123,7 @@ class Simulator:
         if choice is None:
             self._homeless_prompts.append(request)
         else:
-            self._runners[choice.instance].submit(request, now)
+            self._runners[choice.instance].submit(request, now, hands_over=request.hands_over)
 
     def _on_event(self, event: Event, instance: Instance, now: float) -> None:
         self._last_s = now
@@ -220,14 +220,15 @@ class Simulator:
             self._agenda.at(now + self.scenario.planner.interval_s, TICK, self._tick, None)
 
     def _begin_change(self, order: RoleOrder, now: float) -> None:
-        instance = self.instances[order.instance]
+        instance, runner = self.instances[order.instance], self._runners[order.instance]
         self._router.close(order.instance)
         self._history.change_begins(instance, order.role, order.reason, now)
-        turned_away = self._runners[order.instance].begin_drain(order.role, order.epoch, now)
+        change = runner.flip if order.immediate else runner.begin_drain
+        turned_away = change(order.role, order.epoch, now)
         assert turned_away is not None, "the order was made from this instance's state just now"
         for handoff in turned_away:
             handoff.enter(HandoffState.FAILED)
-            self._router.done(order.instance, handoff.request)
+            self._router.handoff_undone(order.instance, handoff.request)
             if self._pushed.pop(handoff.request.request_id, None) is None:
                 self._prefill_done(handoff.request, now)
 

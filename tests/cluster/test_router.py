@@ -19,6 +19,11 @@ def router(*, prefill: int = 0, decode: int = 0, mixed: int = 0, **fields) -> Ro
     return made
 
 
+def load_of(made: Router, instance: int) -> int:
+    """Tokens in flight there, of either kind."""
+    return made.prompts.booked.get(instance, 0) + made.handoffs.booked.get(instance, 0)
+
+
 def request(prompt: int = 100, output: int = 10, number: int = 0) -> Request:
     return Request(number, 0.0, prompt, output)
 
@@ -44,8 +49,9 @@ def test_ties_are_drawn_evenly_and_the_same_for_one_seed():
         made = router(prefill=3, seed=seed)
         drawn = []
         for number in range(600):
-            drawn.append(made.route_prompt(request(number=number)).instance)
-            made.done(drawn[-1], request(number=number))
+            sent = request(number=number)
+            drawn.append(made.route_prompt(sent).instance)
+            made.done(drawn[-1], sent)
         return drawn
 
     assert choices(5) == choices(5) != choices(6)
@@ -67,7 +73,7 @@ def test_a_declared_output_counts_only_where_admission_reserves_it(role, reserve
     made.open(7, role)
     route = made.route_handoff if role is Role.DECODE else made.route_prompt
     assert route(request()).instance == 7
-    assert made.load_of(7) == load
+    assert load_of(made, 7) == load
 
 
 def test_other_policies():
@@ -90,7 +96,7 @@ def test_prompts_and_handoffs_go_to_their_roles_only():
 def test_a_closed_instance_gets_nothing_and_its_work_still_counts():
     made = router(prefill=2)
     made.route_prompt(request())
-    busy = next(index for index in (0, 1) if made.load_of(index))
+    busy = next(index for index in (0, 1) if load_of(made, index))
     made.close(busy)
     assert made.role_if_open(busy) is None
     assert [made.route_prompt(request()).instance for _ in range(3)] == [1 - busy] * 3
@@ -106,7 +112,7 @@ def test_a_forgotten_instance_leaves_no_load():
     made = router(decode=1)
     made.route_handoff(request())
     made.forget(0)
-    assert (made.load_of(0), made.role_if_open(0)) == (0, None)
+    assert (load_of(made, 0), made.role_if_open(0)) == (0, None)
 
 
 @given(
@@ -121,6 +127,7 @@ def test_books_return_to_zero(policy, works, seed):
     for number, (prompt, output, is_prompt) in enumerate(works):
         one = request(prompt, output, number)
         choice = made.route_prompt(one) if is_prompt else made.route_handoff(one)
+        one.decode_instance = -1 if is_prompt else choice.instance
         assert choice.load == sum(
             other.prompt_tokens if instance < 2 else other.max_tokens
             for instance, other in in_flight
@@ -131,7 +138,31 @@ def test_books_return_to_zero(policy, works, seed):
             made.done(*in_flight.pop(number % len(in_flight)))
     for instance, one in in_flight:
         made.done(instance, one)
-    assert [made.load_of(index) for index in range(5)] == [0] * 5
+    assert [load_of(made, index) for index in range(5)] == [0] * 5
+
+
+def test_pairs_are_chosen_at_arrival_and_kept():
+    """A prompt and a token instance, booked together; a token instance that left is replaced."""
+    made = router(prefill=1, decode=2, pairs=True)
+    one, other = request(number=1), request(number=2)
+    assert (made.route_prompt(one).instance, made.route_prompt(other).instance) == (0, 0)
+    assert made.prompts.booked == {0: 200}
+    assert made.handoffs.booked == {1: 110, 2: 110}
+    first = made.route_handoff(one)
+    assert first.policy == "pair"
+    left = 3 - first.instance
+    made.close(left)
+    assert made.route_handoff(other) == (first.instance, "jsq", 110, 1)
+    assert made.handoffs.booked == {first.instance: 220, left: 0}
+
+
+def test_a_pair_of_one_mixed_instance_stays_there():
+    made = router(mixed=1, pairs=True)
+    one = request()
+    assert made.route_prompt(one).instance == 0
+    assert not one.hands_over
+    made.done(0, one)
+    assert load_of(made, 0) == 0
 
 
 def test_spread():

@@ -1,5 +1,7 @@
 """Load reports made by hand."""
 
+from dataclasses import replace
+
 from cluster.load import LoadView
 from cluster.role import Phase, Role
 from planner.observation import Observation
@@ -14,9 +16,10 @@ def view(
     offered: int = 0,
     phase: Phase = Phase.SERVING,
     epoch: int = 0,
+    **counts: int,
 ) -> LoadView:
-    """An instance with room for 100 000 KV tokens."""
-    return LoadView(
+    """An instance with room for 100 000 KV tokens; `counts` are other fields of a load report."""
+    made = LoadView(
         now_s=0.0,
         index=index,
         role=role,
@@ -37,6 +40,7 @@ def view(
         kv_capacity_tokens=100_000,
         num_preemptions=0,
     )
+    return replace(made, **counts)
 
 
 def cluster(queues: list[int], uses: list[int], now_s: float = 0.0) -> Observation:

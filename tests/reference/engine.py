@@ -24,6 +24,7 @@ class Sequence:
         self.token_s: list[float] = []
         self.stamps = {Status.ARRIVED: arrival_s}
         self.prefill_instance = self.decode_instance = -1
+        self.hands_over = False
         self.num_preemptions = 0
 
     def stamp(self, status: Status, now: float) -> None:
@@ -80,10 +81,7 @@ class Engine:
 
     def policy(self, lane: Lane) -> tuple[str, float, bool]:
         """What a lane follows now, the tokens of a step, and whether decodes ride along with prompts."""
-        if self.role is Role.MIXED:
-            name = self.colocated
-        else:
-            name = "chunked_prefill" if lane.decoding else "prefill"
+        name = self.colocated if self.role is Role.MIXED else "chunked_prefill" if lane.decoding else "prefill"
         return name, self.budgets.get(name, self.other_budget), name in ("mixed_batch", "chunked_prefill")
 
     # KV memory.

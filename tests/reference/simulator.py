@@ -182,6 +182,7 @@ class ReferenceSimulator:
 
     def deliver(self, sequence: Sequence, now: float) -> None:
         target, source = self.engines[sequence.decode_instance], self.engines[sequence.prefill_instance]
+        sequence.hands_over = False
         target.receive(sequence, now)
         self.plan(target, now)
         del source.held[sequence]

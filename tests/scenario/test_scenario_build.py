@@ -100,7 +100,7 @@ def test_router_counts_kv_as_admission_does(admission: str, load: int) -> None:
     assert router.route_prompt(Request(0, 0.0, 10, 20)) is None
     router.open(0, Role.DECODE)
     router.route_handoff(Request(0, 0.0, 10, 20))
-    assert router.load_of(0) == load
+    assert router.handoffs.booked == {0: load}
 
 
 def test_the_seed_breaks_ties() -> None:

@@ -128,8 +128,10 @@ def check_steps(result):
             assert (start[1:] >= end[:-1] * (1 - 1e-12)).all()
             assert (end - start).sum() <= result.duration_s * (1 + 1e-9)
             tokens += (iterations * decodes).sum()
-    prefilled = (result.records[:, Column.GENERATED_TOKENS] > 0).sum() + result.records[:, Column.NUM_PREEMPTIONS].sum()
-    assert tokens == result.records[:, Column.GENERATED_TOKENS].sum() - prefilled
+    generated = result.records[:, Column.GENERATED_TOKENS]
+    later = generated.sum() - (generated > 0).sum()
+    # Who is preempted while decoding gets its next token from the recomputed prompt; while prefilling, it does not.
+    assert later - result.records[:, Column.NUM_PREEMPTIONS].sum() <= tokens <= later
 
 
 @given(shifting_runs())
