@@ -1,76 +1,61 @@
-"""How a run went over time: roles, role changes and load samples, as both drivers record them."""
+"""How roles went over time: spans of one role and phase, and role changes, as both drivers tell them."""
 
-from array import array
 from dataclasses import replace
 from math import nan
 
-from cluster.instance import Instance
 from cluster.role import Phase, Role
-from metrics.records import FloatArray, as_rows
-from metrics.run import SAMPLE_FIELDS, RoleChange, RoleSpan
+from metrics.run import RoleChange, RoleSpan
+
+DOWN = "down"
+"""Phase of an instance that has died and is not back yet."""
 
 
-class History:
-    """Told of every role event; asked for the spans, changes and samples at the end."""
+class RoleHistory:
+    """Told of every role event; asked for the spans and changes at the end. Instances go by their index."""
 
-    def __init__(self, instances: list[Instance], now: float = 0.0) -> None:
-        self._instances = instances
+    def __init__(self, roles: list[Role], now: float = 0.0) -> None:
         self.spans: list[RoleSpan] = []
         self.changes: list[RoleChange] = []
-        self._open: dict[int, tuple[Role, Phase, float]] = {
-            instance.index: (instance.role, instance.state.phase, now) for instance in instances
+        self._open: dict[int, tuple[Role, str, float]] = {
+            index: (role, Phase.SERVING, now) for index, role in enumerate(roles)
         }
         self._pending: dict[int, RoleChange] = {}
-        self._samples = [array("d") for _ in instances]
 
-    def change_begins(self, instance: Instance, new_role: Role, reason: str, now: float) -> None:
-        """Call before the instance starts to drain."""
-        self._pending[instance.index] = RoleChange(instance.index, instance.role, new_role, reason, now, nan, nan)
-        self._switch_span(instance.index, instance.role, Phase.DRAINING, now)
+    def role_of(self, index: int) -> Role:
+        """The role it plays, or played when it went down."""
+        return self._open[index][0]
 
-    def change_commits(self, instance: Instance, now: float) -> None:
-        self._pending[instance.index] = replace(self._pending[instance.index], drained_s=now)
-        self._note(instance, now)
+    def change_begins(self, index: int, new_role: Role, reason: str, now: float) -> None:
+        """An instance starts to drain."""
+        role = self.role_of(index)
+        self._pending[index] = RoleChange(index, role, new_role, reason, now, nan, nan)
+        self._note(index, role, Phase.DRAINING, now)
 
-    def change_serves(self, instance: Instance, now: float) -> None:
-        """The instance serves: in its new role, or in its old one after a rollback (then the times stay nan)."""
-        change = self._pending.pop(instance.index)
-        self.changes.append(change if instance.role != change.new_role else replace(change, served_s=now))
-        self._note(instance, now)
+    def change_commits(self, index: int, role: Role, now: float) -> None:
+        """It is drained, and becoming ready in its new role."""
+        self._pending[index] = replace(self._pending[index], drained_s=now)
+        self._note(index, role, Phase.SWITCHING, now)
 
-    def _note(self, instance: Instance, now: float) -> None:
-        self._switch_span(instance.index, instance.role, instance.state.phase, now)
+    def serves(self, index: int, role: Role, now: float) -> None:
+        """It serves: in its new role, or again in its old one after a rollback or a death (the times stay nan)."""
+        change = self._pending.pop(index, None)
+        if change is not None:
+            self.changes.append(change if role != change.new_role else replace(change, served_s=now))
+        self._note(index, role, Phase.SERVING, now)
 
-    def _switch_span(self, index: int, role: Role, phase: Phase, now: float) -> None:
+    def dies(self, index: int, now: float) -> None:
+        self._note(index, self.role_of(index), DOWN, now)
+
+    def _note(self, index: int, role: Role, phase: str, now: float) -> None:
         old_role, old_phase, since = self._open[index]
         if now > since:
             self.spans.append(RoleSpan(index, old_role, old_phase, since, now))
-        self._open[index] = (role, phase, now)
-
-    def sample(self, now: float) -> None:
-        for instance, values in zip(self._instances, self._samples, strict=True):
-            scheduler = instance.scheduler
-            decoding = 0
-            for batch in instance.batches:
-                decoding += batch.size
-            values.extend(
-                (
-                    now,
-                    scheduler.queued_tokens,
-                    len(scheduler.waiting),
-                    decoding,
-                    instance.memory.used,
-                    instance.num_outgoing,
-                )
-            )
-
-    def samples(self) -> list[FloatArray]:
-        return [as_rows(values, len(SAMPLE_FIELDS)) for values in self._samples]
+        self._open[index] = (role, phase, max(now, since))
 
     def end(self, now: float) -> None:
         """Close what is open; changes still under way keep nan for what they did not reach."""
-        for instance in self._instances:
-            self._note(instance, now)
+        for index, (role, phase, _) in self._open.items():
+            self._note(index, role, phase, now)
         self.changes.extend(self._pending.values())
         self._pending.clear()
         self.changes.sort(key=lambda change: change.decided_s)

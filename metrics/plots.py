@@ -7,7 +7,8 @@ import numpy as np
 from metrics.facts import PARTS
 from metrics.latency import e2e_s, itl, tpot_s, ttft_s, ttst_parts_s
 from metrics.records import FloatArray
-from metrics.run import SAMPLE_FIELDS, RunResult
+from metrics.run import RunResult
+from metrics.samples import SAMPLE_FIELDS
 from metrics.slo import SloSpec
 from metrics.stats import Sample
 from metrics.windows import Windows

@@ -5,8 +5,6 @@ from typing import Any
 
 from metrics.records import FloatArray
 
-SAMPLE_FIELDS = ("now_s", "queued_tokens", "num_waiting", "num_decoding", "kv_used_tokens", "num_outgoing")
-
 
 @dataclass(frozen=True, slots=True)
 class RoleSpan:
@@ -66,7 +64,7 @@ class RunResult:
     role_spans: list[RoleSpan]
     role_changes: list[RoleChange]
     samples: list[FloatArray]
-    """Per instance, (samples, SAMPLE_FIELDS)."""
+    """Per instance, (samples, metrics.samples.SAMPLE_FIELDS)."""
     kv_capacity_tokens: list[int]
     kv_bytes_moved: int
     """Modelled bytes of all handoffs."""

@@ -12,7 +12,8 @@ from cluster.role import Role
 from metrics.cost import cost_of
 from metrics.latency import e2e_s, itl, max_gap_per_request, tpot_s, ttft_parts_s, ttft_s, ttst_parts_s, ttst_s
 from metrics.records import Column, FloatArray
-from metrics.run import SAMPLE_FIELDS, RoleChange, RunResult
+from metrics.run import RoleChange, RunResult
+from metrics.samples import SAMPLE_FIELDS
 from metrics.slo import SloSpec, meets
 from metrics.stats import Stats, milliseconds
 from metrics.utilisation import busy_s

@@ -1,5 +1,6 @@
 """A cluster under a virtual clock: arrivals, instances, transfers and planner ticks as events."""
 
+from array import array
 from collections import deque
 from time import perf_counter, process_time
 
@@ -15,9 +16,10 @@ from cluster.instance import Instance
 from cluster.link import LinkSpec
 from cluster.request import Request, Status
 from cluster.runner import Runner
-from metrics.history import History
+from metrics.history import RoleHistory
 from metrics.records import Records, as_rows
 from metrics.run import RunResult, starved_notice
+from metrics.samples import SAMPLE_FIELDS, sample_of
 from planner.decision import RoleOrder
 from planner.observation import Observation
 from planner.planner import Planner
@@ -65,7 +67,8 @@ class Simulator:
             self._router.open(instance.index, instance.role)
         self._planner = Planner(scenario.planner) if scenario.planner.policy != "static" else None
         self._records = Records()
-        self._history = History(self.instances)
+        self._history = RoleHistory(scenario.roles)
+        self._samples = [array("d") for _ in self.instances]
         self._homeless_prompts: deque[Request] = deque()
         """Prompts and handoffs for which no instance of the role serves right now."""
         self._homeless_handoffs: deque[Request] = deque()
@@ -140,7 +143,7 @@ class Simulator:
         elif isinstance(event, PrefillStarted):
             self._prefill_starts(event.request, event.end_s, now)
         elif isinstance(event, RoleCommitted):
-            self._history.change_commits(instance, now)
+            self._history.change_commits(instance.index, instance.role, now)
         elif isinstance(event, RoleServed):
             self._serve(instance, now)
 
@@ -220,9 +223,9 @@ class Simulator:
             self._agenda.at(now + self.scenario.planner.interval_s, TICK, self._tick, None)
 
     def _begin_change(self, order: RoleOrder, now: float) -> None:
-        instance, runner = self.instances[order.instance], self._runners[order.instance]
+        runner = self._runners[order.instance]
         self._router.close(order.instance)
-        self._history.change_begins(instance, order.role, order.reason, now)
+        self._history.change_begins(order.instance, order.role, order.reason, now)
         change = runner.flip if order.immediate else runner.begin_drain
         turned_away = change(order.role, order.epoch, now)
         assert turned_away is not None, "the order was made from this instance's state just now"
@@ -233,7 +236,7 @@ class Simulator:
                 self._prefill_done(handoff.request, now)
 
     def _serve(self, instance: Instance, now: float) -> None:
-        self._history.change_serves(instance, now)
+        self._history.serves(instance.index, instance.role, now)
         self._router.open(instance.index, instance.role)
         for waiting, route in (
             (self._homeless_prompts, self._route_prompt),
@@ -248,7 +251,8 @@ class Simulator:
     # Results.
 
     def _sample(self, now: float, _: None) -> None:
-        self._history.sample(now)
+        for instance, samples in zip(self.instances, self._samples, strict=True):
+            samples.extend(sample_of(instance, now))
         if self._can_progress():
             self._agenda.at(now + self.scenario.sample_interval_s, SAMPLE, self._sample, None)
 
@@ -277,7 +281,7 @@ class Simulator:
             extra_gaps_s=[gap for instance in self.instances for gap in instance.extra_gaps],
             role_spans=self._history.spans,
             role_changes=self._history.changes,
-            samples=self._history.samples(),
+            samples=[as_rows(samples, len(SAMPLE_FIELDS)) for samples in self._samples],
             kv_capacity_tokens=[instance.memory.capacity for instance in self.instances],
             kv_bytes_moved=self._kv_bytes_moved,
             num_transfers=self._num_transfers,

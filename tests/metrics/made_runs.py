@@ -12,7 +12,8 @@ from cluster.request import Request, Status
 from cluster.role import Role
 from cluster.scheduling import EngineConfig
 from metrics.records import WIDTH, Column, Records
-from metrics.run import SAMPLE_FIELDS, RoleChange, RoleSpan, RunResult
+from metrics.run import RoleChange, RoleSpan, RunResult
+from metrics.samples import SAMPLE_FIELDS
 
 NO_STEPS = np.empty((0, 9))
 NO_SAMPLES = np.empty((0, len(SAMPLE_FIELDS)))
