@@ -10,6 +10,7 @@ from cluster.errors import StalledError, UserError
 COMMANDS = {
     "simulate": "run a scenario under a virtual clock",
     "replay": "run the same scenario live on Ray",
+    "goodput": "find the highest rate that a scenario sustains",
     "trace": "look at a trace file",
     "model": "add a model from a Hugging Face config.json",
     "study": "run a ready-made comparison and print its table",
