@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from cluster.errors import StalledError, UserError
+from cluster.errors import StalledError, UserError, WorldError
 
 COMMANDS = {
     "simulate": "run a scenario under a virtual clock",
@@ -15,7 +15,7 @@ COMMANDS = {
     "model": "add a model from a Hugging Face config.json",
     "study": "run a ready-made comparison and print its table",
 }
-USER_ERROR, STALLED, INTERRUPTED = 1, 3, 130
+USER_ERROR, STALLED, WORLD_ERROR, INTERRUPTED = 1, 3, 4, 130
 
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
@@ -43,7 +43,8 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point; returns the exit code: 0, 1 for a user's error, 3 for a stalled run, 130 when interrupted."""
+    """Entry point; returns the exit code: 0, 1 for a user's error, 3 for a stalled run, 4 for a failed worker, 130 when
+    interrupted."""
     argv = sys.argv[1:] if argv is None else argv
     command = argv[0] if argv and argv[0] in COMMANDS else None
     arguments = build_parser(command).parse_args(argv)
@@ -55,6 +56,9 @@ def main(argv: list[str] | None = None) -> int:
     except StalledError as error:
         print(f"baton {arguments.command}: {error}", file=sys.stderr)
         return STALLED
+    except WorldError as error:
+        print(f"baton {arguments.command}: {error}", file=sys.stderr)
+        return WORLD_ERROR
     except KeyboardInterrupt:
         print(f"baton {arguments.command}: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from metrics.files import check_folder, write_run
+from rich.console import Console, RenderableType
+
+from metrics.files import check_folder, to_json, write_run
 from metrics.run import RunResult
 from metrics.slo import parse_goodput
 from metrics.summary import summarize
@@ -61,10 +63,25 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
+def add_parallel_arguments(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_argument_group("in parallel").add_mutually_exclusive_group()
+    where.add_argument(
+        "--address", metavar="ADDR", help="run as tasks of this Ray cluster: auto or HOST:PORT (default: $RAY_ADDRESS)"
+    )
+    where.add_argument(
+        "--jobs", type=int, metavar="N", help="run in N processes of this machine (default without Ray: one per core)"
+    )
+
+
 def scenario_of(arguments: argparse.Namespace) -> Scenario:
     """The scenario that the command line describes; raises ConfigError."""
     if arguments.out:
         check_folder(arguments.out)
+    return load_scenario(arguments.scenario, changes_of(arguments))
+
+
+def changes_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the flags change in a scenario, by path; raises ConfigError."""
     changes: dict[str, Any] = {}
     if arguments.trace is not None:
         changes |= {"workload.phases": [], "workload.trace": str(Path(arguments.trace).absolute())}
@@ -80,7 +97,7 @@ def scenario_of(arguments: argparse.Namespace) -> Scenario:
         changes |= {f"slo.{name}": getattr(slo, name) for name in ("ttft_ms", "tpot_ms", "e2e_ms")}
     for override in parse_overrides(arguments.settings):
         changes[override.path] = override.value
-    return load_scenario(arguments.scenario, changes)
+    return changes
 
 
 def finish(arguments: argparse.Namespace, scenario: Scenario, result: RunResult, notices: list[str]) -> int:
@@ -91,15 +108,17 @@ def finish(arguments: argparse.Namespace, scenario: Scenario, result: RunResult,
     else:
         summary = summarize(result, scenario.slo)
     if arguments.json:
-        import orjson
-
-        print(orjson.dumps(summary, option=orjson.OPT_INDENT_2).decode())
-    elif sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(summary_table(summary))
+        print(to_json(summary).decode(), end="")
     else:
-        print(plain_text(summary_table(summary)))
+        show(summary_table(summary))
     if arguments.out and not arguments.json:
         print(f"Files: {arguments.out}/ (open report.html; timeline.json loads in ui.perfetto.dev)")
     return 0
+
+
+def show(renderable: RenderableType, *, plain_width: int = 100) -> None:
+    """Print to stdout: as wide as the terminal and in colours, or plain."""
+    if sys.stdout.isatty():
+        Console().print(renderable)
+    else:
+        print(plain_text(renderable, width=plain_width))

@@ -1,29 +1,97 @@
-"""`baton study`: ready-made comparisons."""
+"""`baton study`: ready-made comparisons, each against what was published."""
 
 import argparse
 import importlib
 import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-STUDIES = {"shift": "static splits against the load planner on the demo's shifting workload"}
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-DESCRIPTION = "Run a ready-made study and print its tables."
-EXAMPLES = "studies:\n" + "\n".join(f"  {name:<12} {what}" for name, what in STUDIES.items())
+from cli.progress import progress
+from cli.run_arguments import add_parallel_arguments, show
+from metrics.files import to_json
+from sim.parallel import map_parallel
+from sim.studies.files import StudyFolder, as_json
+from sim.studies.study import CLAIM_COLUMNS, Study, claim_rows
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+STUDIES = {
+    "budget": "token budgets of chunked prefill, from prompts that starve to decodes that stall",
+    "shift": "static splits against the load planner on the demo's shifting workload",
+    "stall": "a long prompt among running decodes, under three colocated policies",
+}
+A_CLAIM_DIFFERS = 2
+
+DESCRIPTION = "Run ready-made studies and print their claims and tables. The exit code is 2 when a claim does not hold."
+EXAMPLES = "\n".join(
+    (
+        "examples:",
+        "  baton study stall",
+        "  baton study all --out runs/studies",
+        "",
+        "studies:",
+        *(f"  {name:<12} {what}" for name, what in STUDIES.items()),
+    )
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=sorted(STUDIES), help="which study")
+    parser.add_argument("names", nargs="+", choices=(*STUDIES, "all"), metavar="NAME", help="which studies, or all")
+    parser.add_argument("--out", metavar="DIR", help="write report.html with plots, studies.md and studies.json here")
+    parser.add_argument("--png", action="store_true", help="with --out: every plot as PNG, too (needs matplotlib)")
+    parser.add_argument("--json", action="store_true", help="print claims and tables as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    add_parallel_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.table import Table
+    names = list(STUDIES) if "all" in arguments.names else list(dict.fromkeys(arguments.names))
+    folder = StudyFolder(arguments.out, png=arguments.png) if arguments.out else None
+    studies = [_run(name, arguments) for name in names]
+    if folder is not None:
+        folder.write(studies)
+    if arguments.json:
+        print(to_json([as_json(study) for study in studies]).decode(), end="")
+    else:
+        for study in studies:
+            show(_text(study), plain_width=140)
+        if folder is not None:
+            print(f"Files: {folder.path}/ (open report.html)")
+    return 0 if all(study.holds for study in studies) else A_CLAIM_DIFFERS
 
-    study = importlib.import_module(f"sim.studies.{arguments.name}").run()
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    for table in study.tables:
-        rendered = Table(*table.columns, title=table.title, title_justify="left", caption=table.note or None)
-        for row in table.rows:
-            rendered.add_row(*row)
-        console.print(rendered)
-    console.print(study.verdict)
-    return 0 if study.holds else 2
+
+def _run(name: str, arguments: argparse.Namespace) -> Study:
+    def parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        num_done = 0
+
+        def count(_: int, __: R) -> None:
+            nonlocal num_done
+            num_done += 1
+            advance(num_done, "")
+
+        with progress(f"study {name}", len(items), quiet=arguments.quiet or not sys.stderr.isatty()) as advance:
+            return map_parallel(function, items, address=arguments.address, jobs=arguments.jobs, on_done=count)
+
+    study: Study = importlib.import_module(f"sim.studies.{name}").run(parallel)
+    return study
+
+
+def _text(study: Study) -> RenderableType:
+    claims = _table("", CLAIM_COLUMNS, claim_rows(study.claims))
+    tables = [_table(table.title, table.columns, table.rows, table.note) for table in study.tables]
+    return Group(Text(f"{study.name}: {study.title}", style="bold"), Text(study.method, style="dim"), claims, *tables)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Table:
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", caption=note, caption_justify="left")
+    for column in columns:
+        table.add_column(Text(column))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

@@ -21,6 +21,28 @@ ROLE_CHANGE_COLUMNS = ("at", "instance", "change", "drain", "switch", "reason")
 _MAX_NAMED = 8
 """Instances listed one by one; of more only the range is told."""
 
+COMPARED = {
+    "good req/s": "request_goodput",
+    "per GPU": "goodput_per_gpu",
+    "good": "attainment",
+    "TTFT p50": "ttft_ms.p50",
+    "TTFT p99": "ttft_ms.p99",
+    "TPOT p50": "tpot_ms.p50",
+    "TPOT p99": "tpot_ms.p99",
+    "ITL p50": "itl_ms.p50",
+    "ITL p99": "itl_ms.p99",
+    "max ITL": "itl_ms.max",
+    "E2E p50": "e2e_ms.p50",
+    "E2E p99": "e2e_ms.p99",
+    "tokens/s": "output_throughput",
+    "done in, s": "duration_s",
+    "finished": "completed",
+    "failed": "failed",
+    "GPUs": "num_gpus",
+    "$ per 1k": "usd_per_1k_requests",
+}
+"""Column and summary field of each figure by which runs are compared; latencies in milliseconds."""
+
 PARTS = {
     "queue": "queue",
     "prefill": "prefill",
@@ -96,6 +118,13 @@ def latency_rows(summary: Summary) -> list[tuple[str, list[str]]]:
             if stats["count"]:
                 rows.append((f"  {PARTS[part]}", _columns(stats)))
     return rows
+
+
+def compared(summary: Summary, column: str) -> str:
+    """The text of one column of COMPARED."""
+    field, _, statistic = COMPARED[column].partition(".")
+    value = summary[field][statistic] if statistic else summary[field]
+    return percent(value) if column == "good" else number(value)
 
 
 def role_change_rows(summary: Summary) -> list[list[str]]:

@@ -1,6 +1,6 @@
 """The files of a run's folder, written whole or not at all."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import orjson
@@ -15,6 +15,9 @@ from metrics.timeline import render_timeline
 
 SUMMARY = "summary.json"
 _PARTIAL = ".partial"
+
+Contents = Mapping[str, Iterable[bytes] | None]
+"""What goes into the files of a folder, in the order they are put in place; None removes a file."""
 
 
 def write_run(
@@ -31,48 +34,72 @@ def write_run(
     Creates `out_dir`. A folder that holds anything must hold an earlier run, whose files are replaced, and
     removed where this run has none. Raises ConfigError for any other folder, and when it cannot be written.
     """
-    folder = Path(out_dir)
-    check_folder(folder)
-    try:
-        summary = summarize(result, slo)
-        _replace_all(
-            folder,
-            {
-                "scenario.yaml": [scenario_yaml.encode()],
-                "requests.jsonl": request_lines(result.records, slo),
-                "timeline.json": [render_timeline(result)] if timeline else None,
-                "report.html": [render_report(result, slo, summary, scenario_yaml)] if report else None,
-                SUMMARY: [orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)],
-            },
-        )
-    except OSError as error:
-        raise ConfigError(f"results cannot be written to {folder}: {error.strerror}; choose another folder") from None
+    check_folder(out_dir)
+    summary = summarize(result, slo)
+    write_files(out_dir, run_files(result, slo, summary, scenario_yaml, timeline=timeline, report=report))
     return summary
 
 
-def check_folder(out_dir: str | Path) -> None:
-    """Create the folder of a run if need be; raises ConfigError where `write_run` would, so call it first."""
+def run_files(
+    result: RunResult,
+    slo: SloSpec,
+    summary: Summary,
+    scenario_yaml: str,
+    *,
+    timeline: bool = True,
+    report: bool = True,
+) -> Contents:
+    """The contents of every file of a run."""
+    return {
+        "scenario.yaml": [scenario_yaml.encode()],
+        "requests.jsonl": request_lines(result.records, slo),
+        "timeline.json": [render_timeline(result)] if timeline else None,
+        "report.html": [render_report(result, slo, summary, scenario_yaml)] if report else None,
+        SUMMARY: [to_json(summary)],
+    }
+
+
+def to_json(data: object) -> bytes:
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def check_folder(out_dir: str | Path, *, index: str = SUMMARY, schema: str = SCHEMA) -> None:
+    """Create a folder for results if need be; raises ConfigError when it holds anything but earlier results.
+
+    Those are told by the schema that the file `index` names. Call it before the work whose results are written.
+    """
     folder = Path(out_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _check_ours(folder)
+        _check_ours(folder, index, schema)
     except OSError as error:
-        raise ConfigError(f"results cannot be written to {folder}: {error.strerror}; choose another folder") from None
+        raise _cannot_write(folder, error) from None
 
 
-def _check_ours(folder: Path) -> None:
+def write_files(folder: str | Path, contents: Contents) -> None:
+    """Write every file beside its place, and only then move all into place. Raises ConfigError when it cannot."""
+    try:
+        _replace_all(Path(folder), contents)
+    except OSError as error:
+        raise _cannot_write(Path(folder), error) from None
+
+
+def _cannot_write(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"results cannot be written to {folder}: {error.strerror}; choose another folder")
+
+
+def _check_ours(folder: Path, index: str, schema: str) -> None:
     if all(_is_partial(path) for path in folder.iterdir()):
         return
     try:
-        schema = orjson.loads((folder / SUMMARY).read_bytes())["schema"]
+        found = orjson.loads((folder / index).read_bytes())["schema"]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
-        schema = None
-    if schema != SCHEMA:
+        found = None
+    if found != schema:
         raise ConfigError(f"{folder} is not empty and holds no earlier run; choose an empty folder for the results")
 
 
-def _replace_all(folder: Path, contents: dict[str, Iterable[bytes] | None]) -> None:
-    """Write every file beside its place, and only then move all into place; None removes a file."""
+def _replace_all(folder: Path, contents: Contents) -> None:
     partials = {name: folder / f".{name}{_PARTIAL}" for name, chunks in contents.items() if chunks is not None}
     try:
         for name, partial in partials.items():

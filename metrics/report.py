@@ -1,13 +1,6 @@
-"""report.html: one self-contained page with what ran, how it met its targets, and plots."""
+"""report.html of a run: what ran, how it met its targets, and plots."""
 
-from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
-from importlib.util import find_spec
-from pathlib import Path
-from string import Template
-
-import orjson
 
 from metrics.facts import (
     LATENCY_COLUMNS,
@@ -18,37 +11,33 @@ from metrics.facts import (
     percent,
     role_change_rows,
 )
-from metrics.plots import Figure, figures
+from metrics.page import cells, head, plots, render_page
+from metrics.plots import figures
 from metrics.run import RunResult
 from metrics.slo import SloSpec
 from metrics.summary import Summary
 
+DEFINITIONS = (
+    "TTFT: arrival to first token. TPOT: (E2E - TTFT) / (output tokens - 1), one per request. ITL: every gap between "
+    "tokens, all requests pooled; max ITL: the longest gap of each request. TTST: first to second token. "
+    "E2E: arrival to last token."
+)
+
 
 def render_report(result: RunResult, slo: SloSpec, summary: Summary, scenario_yaml: str) -> bytes:
-    """The page as UTF-8; it holds plotly.js and loads nothing."""
-    plots = figures(result, slo)
-    page = Template(files("metrics").joinpath("report_page.html").read_text("utf-8"))
-    return page.substitute(
-        title=escape(str(summary["name"])),
-        subtitle=escape(_subtitle(summary)),
-        tiles=_tiles(summary),
-        facts="".join(f"<tr><th>{escape(label)}</th><td>{escape(text)}</td></tr>" for label, text in facts(summary)),
-        latencies=_latencies(summary),
-        role_changes=_role_changes(summary),
-        plots="".join(_plot(index, title, figure) for index, (title, figure) in enumerate(plots.items())),
-        scenario=escape(scenario_yaml),
-        plotly=_plotly_js(),
-        # A JSON string may hold "</script>"; an escaped "<" means the same to a JSON parser.
-        figures=orjson.dumps(list(plots.values())).decode().replace("<", "\\u003c"),
-    ).encode()
-
-
-def _plotly_js() -> str:
-    """The library as the plotly package ships it; importing that package would cost more than the report."""
-    spec = find_spec("plotly")
-    assert spec is not None
-    assert spec.origin is not None
-    return (Path(spec.origin).parent / "package_data" / "plotly.min.js").read_text("utf-8")
+    """The page as UTF-8; it loads nothing."""
+    figure_of = figures(result, slo)
+    rows = "".join(f"<tr><th>{escape(label)}</th><td>{escape(text)}</td></tr>" for label, text in facts(summary))
+    body = (
+        f'<div class="tiles">{_tiles(summary)}</div>\n'
+        f'<h2>Summary</h2><div class="card scroll"><table><tbody>{rows}</tbody></table></div>\n'
+        f'<h2>Latency, ms</h2><div class="card scroll"><table class="numbers">{_latencies(summary)}</table></div>\n'
+        f'<p class="quiet">{DEFINITIONS}</p>\n'
+        f"{_role_changes(summary)}\n"
+        f"<h2>Plots</h2>{plots(figure_of)}\n"
+        f'<h2>Scenario</h2><details class="card"><summary>As run</summary><pre>{escape(scenario_yaml)}</pre></details>'
+    )
+    return render_page(str(summary["name"]), _subtitle(summary), body, figure_of.values())
 
 
 def _subtitle(summary: Summary) -> str:
@@ -77,30 +66,17 @@ def _tiles(summary: Summary) -> str:
     )
 
 
-def _head(columns: Iterable[str]) -> str:
-    return f"<thead><tr>{''.join(f'<th>{escape(column)}</th>' for column in columns)}</tr></thead>"
-
-
-def _cells(texts: Sequence[str]) -> str:
-    return "".join(f"<td>{escape(text)}</td>" for text in texts)
-
-
 def _latencies(summary: Summary) -> str:
     rows = "".join(
-        f'<tr class="{"part" if label.startswith(" ") else "whole"}"><th>{escape(label.strip())}</th>{_cells(texts)}</tr>'
+        f'<tr class="{"part" if label.startswith(" ") else "whole"}"><th>{escape(label.strip())}</th>{cells(texts)}</tr>'
         for label, texts in latency_rows(summary)
     )
-    return f"{_head(('', *LATENCY_COLUMNS))}<tbody>{rows}</tbody>"
+    return f"{head(('', *LATENCY_COLUMNS))}<tbody>{rows}</tbody>"
 
 
 def _role_changes(summary: Summary) -> str:
     if not summary["role_changes"]:
         return ""
-    rows = "".join(f"<tr>{_cells(row)}</tr>" for row in role_change_rows(summary))
-    table = f'<table class="changes">{_head(ROLE_CHANGE_COLUMNS)}<tbody>{rows}</tbody></table>'
+    rows = "".join(f"<tr>{cells(row)}</tr>" for row in role_change_rows(summary))
+    table = f'<table class="changes">{head(ROLE_CHANGE_COLUMNS)}<tbody>{rows}</tbody></table>'
     return f'<h2>Role changes</h2><div class="card scroll">{table}</div>'
-
-
-def _plot(index: int, title: str, figure: Figure) -> str:
-    wide = " wide" if "height" in figure["layout"] else ""
-    return f'<figure class="card{wide}"><h3>{escape(title)}</h3><div class="plot" id="plot{index}"></div></figure>'

@@ -8,9 +8,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from metrics.comparison import Outcome, setting_names
 from metrics.facts import (
     LATENCY_COLUMNS,
     ROLE_CHANGE_COLUMNS,
+    compared,
     facts,
     latency_rows,
     number,
@@ -19,6 +21,12 @@ from metrics.facts import (
     size,
 )
 from metrics.summary import Summary
+
+BRIEF = ("good req/s", "good", "TTFT p50", "TTFT p99", "TPOT p99", "ITL p50", "ITL p99", "max ITL", "tokens/s")
+"""Columns of metrics.facts.COMPARED that fit a terminal."""
+
+MAX_SIDE_BY_SIDE = 3
+"""Runs that have a column each; more have a row each."""
 
 
 def summary_table(summary: Summary) -> RenderableType:
@@ -41,12 +49,42 @@ def summary_table(summary: Summary) -> RenderableType:
     return Group(*parts)
 
 
-def compare_table(summaries: Sequence[Summary]) -> RenderableType:
+def compare_table(summaries: Sequence[Summary]) -> Table:
     """Several runs side by side, a column each."""
     table = _table("", *(f"{summary['name']}\n{summary['driver']}" for summary in summaries))
     for label, texts in _comparison(summaries):
         table.add_row(label, *texts)
     return table
+
+
+def outcomes_table(outcomes: Sequence[Outcome]) -> RenderableType:
+    """The variants of a comparison, and why some could not run."""
+    summaries = [one.summary for one in outcomes if one.summary is not None]
+    if len(outcomes) <= MAX_SIDE_BY_SIDE:
+        table = compare_table(summaries)
+    else:
+        names = setting_names(outcomes)
+        table = Table(box=SIMPLE_HEAD)
+        for name in names:
+            table.add_column(Text(name), overflow="fold")
+        for column in BRIEF:
+            table.add_column(Text(column.replace(" ", "\n")), justify="right", no_wrap=True)
+        for one in outcomes:
+            texts = [compared(one.summary, column) if one.summary else "-" for column in BRIEF]
+            table.add_row(*(Text(one.settings.get(name, "")) for name in names), *texts)
+    return Group(*([table] if summaries else []), *map(Text, _reasons(outcomes)))
+
+
+def _reasons(outcomes: Sequence[Outcome]) -> list[str]:
+    """A sentence per reason, with the first variant it kept from running."""
+    names: dict[str, list[str]] = {}
+    for one in outcomes:
+        if one.summary is None:
+            names.setdefault(one.error, []).append(one.name)
+    return [
+        f"{first}{f' and {len(others)} more' if others else ''} could not run: {error}"
+        for error, (first, *others) in names.items()
+    ]
 
 
 def plain_text(renderable: RenderableType, *, width: int = 100) -> str:

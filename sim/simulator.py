@@ -2,6 +2,7 @@
 
 from array import array
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter, process_time
 
 import numpy as np
@@ -30,10 +31,21 @@ from workload.trace import Trace
 
 
 class Simulator:
-    """One run of one scenario. `too_long` marks requests to reject (see workload.load.fit_lengths)."""
+    """One run of one scenario. `too_long` marks requests to reject (see workload.load.fit_lengths).
 
-    def __init__(self, scenario: Scenario, trace: Trace, too_long: npt.NDArray[np.bool_] | None = None) -> None:
+    `watch` is told at every sample how many requests have ended.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        trace: Trace,
+        too_long: npt.NDArray[np.bool_] | None = None,
+        *,
+        watch: Callable[[int], None] | None = None,
+    ) -> None:
         self.scenario = scenario
+        self._watch = watch
         self._arrivals = iter(
             zip(
                 trace.arrival_s.tolist(),
@@ -253,6 +265,8 @@ class Simulator:
     def _sample(self, now: float, _: None) -> None:
         for instance, samples in zip(self.instances, self._samples, strict=True):
             samples.extend(sample_of(instance, now))
+        if self._watch is not None:
+            self._watch(len(self._records))
         if self._can_progress():
             self._agenda.at(now + self.scenario.sample_interval_s, SAMPLE, self._sample, None)
 

@@ -1,6 +1,48 @@
-"""What a study gives: titled tables of text, ready to print."""
+"""What a study gives: claims judged, tables of text, and plots, ready to print or to write."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+
+from metrics.facts import number
+from metrics.figure import Figure
+
+
+class Verdict(StrEnum):
+    """What became of a claim."""
+
+    REPRODUCED = "reproduced"
+    """The published value is ours, within the tolerance or the spread over seeds."""
+    SAME_DIRECTION = "same direction"
+    """Ours is another value that says the same."""
+    HOLDS = "holds"
+    """A claim of our own, without a published value."""
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What somebody says, and what came out here. `reason` says why a value differs, or what must be known."""
+
+    source: str
+    """Paper or lecture, and section."""
+    statement: str
+    published: str = "-"
+    ours: str
+    verdict: Verdict
+    reason: str = ""
+
+
+CLAIM_COLUMNS = ("source", "claim", "published", "ours", "verdict")
+
+
+def claim_rows(claims: Sequence[Claim]) -> list[tuple[str, ...]]:
+    """A row of CLAIM_COLUMNS per claim; the reason stands with the verdict."""
+    return [
+        (one.source, one.statement, one.published, one.ours, f"{one.verdict}{one.reason and ': ' + one.reason}")
+        for one in claims
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,11 +53,36 @@ class StudyTable:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """`holds` is the study's own verdict on what it set out to show."""
-
     name: str
+    title: str
+    method: str
+    """What was run, and what had to be assumed."""
+    claims: list[Claim]
     tables: list[StudyTable]
-    verdict: str
-    holds: bool
+    figures: dict[str, Figure] = field(default_factory=dict)
+    """By title."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether no claim came out otherwise without a known reason."""
+        return all(claim.verdict is not Verdict.DIFFERS or claim.reason for claim in self.claims)
+
+
+def judge(published: float, ours: Sequence[float], *, holds: bool, tolerance: float = 0.05) -> Verdict:
+    """The verdict on a number: reproduced when it is in the range of `ours`, one per seed, widened by `tolerance`.
+
+    Otherwise `holds` decides: whether what the number is to show is so, for every seed.
+    """
+    if holds and min(ours) * (1 - tolerance) <= published <= max(ours) * (1 + tolerance):
+        return Verdict.REPRODUCED
+    return Verdict.SAME_DIRECTION if holds else Verdict.DIFFERS
+
+
+def spread(values: Sequence[float], unit: str = "") -> str:
+    """Median and, of several that differ, the range."""
+    middle = f"{number(median(values))}{unit and ' ' + unit}"
+    if number(min(values)) == number(max(values)):
+        return middle
+    return f"{middle} ({number(min(values))} to {number(max(values))})"

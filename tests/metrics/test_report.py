@@ -6,7 +6,8 @@ import orjson
 import pytest
 from made_runs import COLOCATED, HANDED_OVER, REJECTED, records, run
 
-from metrics.plots import MAX_POINTS, figures
+from metrics.figure import MAX_POINTS
+from metrics.plots import figures
 from metrics.report import render_report
 from metrics.slo import SloSpec
 from metrics.summary import summarize
@@ -66,7 +67,7 @@ def test_every_figure_has_a_place():
     plots = next(orjson.loads(text) for text in page.texts["script"] if text.startswith("[{"))
     assert [name for name in page.ids if name.startswith("plot")] == [f"plot{index}" for index in range(len(plots))]
     assert page.texts["h3"] == list(figures(RESULT, SLO))
-    assert len(plots) == 13
+    assert len(plots) == 14
 
 
 @pytest.mark.parametrize("table", [records(), records(REJECTED), records(COLOCATED)])
