@@ -12,8 +12,8 @@ from metrics.records import FloatArray
 from metrics.run import RoleSpan, RunResult
 
 KINDS = ("prefill", "decode", "mixed")
-MAX_STEPS = 1_500
-"""Steps of a run that are drawn; touching ones of a kind are drawn as one before that."""
+MAX_STEPS = 3_000
+"""Bars of steps that a run may have; of more steps, those that touch and are of a kind become one bar."""
 MAX_ROWS = 40
 
 _PREFILL, _DECODES = (StepRow._fields.index(name) for name in ("prefill_tokens", "decodes"))
@@ -55,7 +55,10 @@ def _steps(logs: Sequence[tuple[int, int, FloatArray]], *, merge: bool) -> Float
 
 
 def gantt(bars: Sequence[tuple[str, Bars]]) -> Figure | None:
-    """A row per instance of every named run, on one axis of time; None when that makes too many rows."""
+    """A row per instance of every named run, on one axis of time; None when that makes too many rows.
+
+    Where any run has too many steps to draw, only roles are drawn, of all of them.
+    """
     labels = [f"{name} · {instance}" if name else instance for name, one in bars for instance in one.instance_names]
     if not 0 < len(labels) <= MAX_ROWS:
         return None
@@ -68,8 +71,8 @@ def gantt(bars: Sequence[tuple[str, Bars]]) -> Figure | None:
         traces[kind, width]["y"] += [y, y, None]
 
     row = 0
+    has_steps = all(one.steps is not None for _, one in bars)
     for _, one in bars:
-        has_steps = one.steps is not None
         for span in one.spans:
             kind = span.role if span.phase == "serving" else "not serving"
             draw(
@@ -79,7 +82,7 @@ def gantt(bars: Sequence[tuple[str, Bars]]) -> Figure | None:
                 span.start_s,
                 span.end_s,
             )
-        for instance, lane, num_lanes, kind, start_s, end_s in _lanes(one):
+        for instance, lane, num_lanes, kind, start_s, end_s in _lanes(one) if has_steps else ():
             draw(kind, 14 // num_lanes, row + instance + 0.5 * ((lane + 0.5) / num_lanes - 0.5), start_s, end_s)
         row += len(one.instance_names)
     data = _one_legend_entry_a_kind(list(traces.values()))

@@ -54,7 +54,14 @@ def test_too_many_steps_leave_the_roles():
     log = steps(*((2 * at, 2 * at + 1, 0, 1) for at in range(MAX_STEPS + 1)))
     bars = Bars.of(run(records(), step_logs=[[log], []]))
     assert bars.steps is None
-    assert {trace["name"] for trace in gantt([("", bars)])["data"]} == {"prefill", "decode", "not serving"}
+    few = Bars.of(run(records(), step_logs=[[log[:1]], []]))
+    for runs in ([("", bars)], [("few", few), ("many", bars)]):
+        traces = gantt(runs)["data"]
+        assert {(one["name"], one["line"]["width"]) for one in traces} == {
+            ("prefill", 16),
+            ("decode", 16),
+            ("not serving", 16),
+        }
 
 
 def test_a_row_per_instance_of_every_run():
