@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.request import Status
@@ -70,6 +70,7 @@ def simulate(scenario: Scenario, trace: Trace) -> tuple[Simulator, RunResult]:
     return simulator, simulator.run()
 
 
+@settings(max_examples=3 * settings.default.max_examples)
 @given(st.one_of(runs(), shifting_runs()))
 def test_every_run(run):
     scenario, trace = run
