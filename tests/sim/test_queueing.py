@@ -7,7 +7,8 @@ import pytest
 
 from cluster.scheduling import EngineConfig
 from metrics.records import Column
-from metrics.run import SAMPLE_FIELDS, RunResult
+from metrics.run import RunResult
+from metrics.samples import SAMPLE_FIELDS
 from scenario.build import build_cost
 from sim.simulator import Simulator
 from tests.reference.cases import scenario_of, trace_of
