@@ -5,11 +5,13 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
+import ray.exceptions
+
 logger = logging.getLogger(__name__)
 
 
 class Calls:
-    """`ask` awaits an answer, `tell` does not; a failure of what nobody awaits is logged."""
+    """`ask` awaits an answer, `tell` does not; a failure that nobody awaits is logged, a death of the other end not."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -22,7 +24,7 @@ class Calls:
         return answer
 
     def tell(self, method: Any, *arguments: Any) -> None:
-        """Call an actor method whose answer does not matter."""
+        """Call an actor method whose answer does not matter; its supervisor will notice if it has died."""
         self.spawn(_wait(self.ask(method, *arguments)))
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -33,8 +35,9 @@ class Calls:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("a background task failed", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, ray.exceptions.RayActorError):
+            logger.error("a background task failed", exc_info=error)
 
     async def stop(self) -> None:
         """Cancel what is still running."""

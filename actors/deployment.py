@@ -1,26 +1,31 @@
-"""Ray itself: connect to a cluster or start one, and create and remove the actors of a run."""
+"""Ray itself: connect to a cluster or start one, and create the actors of a run where they belong."""
 
 import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import ray
 import ray.exceptions
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from actors.exporter import ExporterActor
 from actors.instance import InstanceActor
 from actors.planner import PlannerActor
 from actors.router import RouterActor
-from cluster.errors import BatonError, ConfigError
+from cluster.errors import ConfigError
+from cluster.role import Role
+from scenario.build import Placement
 from scenario.spec import Scenario
 
 NAMESPACE = "baton"
 EMBEDDED_OBJECT_STORE_BYTES = 1 << 30
 CONNECT_TIMEOUT_S = 5.0
-FINISH_TIMEOUT_S = 60.0
+PLACEMENT_TIMEOUT_S = 60.0
+CPU_SHARE = 0.001
+"""CPU that an actor reserves: they mostly wait."""
 
 
 @contextmanager
@@ -28,6 +33,7 @@ def connected(address: str | None) -> Iterator[None]:
     """A Ray cluster to run on: the one at `address` (or auto), which stays up, or with None our own on loopback.
 
     A process that is connected already keeps its connection, whatever `address` says.
+
     Raises ConfigError in one sentence when the address does not answer or wants a token.
     """
     if ray.is_initialized():
@@ -80,51 +86,50 @@ def _no_cluster(address: str, reason: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Deployment:
-    """Handles of the actors of one run."""
+    """Creates the actors of one run. Instances of one modelled node share a bundle, bundles spread over Ray's nodes."""
 
-    router: Any
-    planner: Any
-    exporter: Any
-    instances: dict[int, Any]
-    metrics_url: str
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._spec = ray.put(scenario)
+        self._nodes = Placement(scenario).nodes
+        self._group = self._reserve()
+        self._actors: list[Any] = []
+
+    def _reserve(self) -> PlacementGroup:
+        bundles = [{"CPU": CPU_SHARE * 2 * self._nodes.count(node)} for node in sorted(set(self._nodes))]
+        group: PlacementGroup = placement_group(bundles, strategy="SPREAD")
+        if not group.wait(PLACEMENT_TIMEOUT_S):
+            raise ConfigError(
+                f"the Ray cluster has no CPU left for {len(bundles)} nodes of instances; free some, or start more nodes"
+            )
+        return group
+
+    def instance(self, index: int, role: Role, first_epoch: int) -> Any:
+        """One incarnation of an instance, on the Ray node that stands for its node."""
+        node = sorted(set(self._nodes)).index(self._nodes[index])
+        strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=node)
+        options = {"concurrency_groups": {"data": 4}, "num_cpus": CPU_SHARE, "scheduling_strategy": strategy}
+        return self._create(InstanceActor, self._spec, index, role, first_epoch, **options)
+
+    def router(self) -> Any:
+        return self._create(RouterActor, self._spec)
+
+    def planner(self) -> Any:
+        return self._create(PlannerActor, self._spec)
+
+    def exporter(self, port: int) -> Any:
+        """Its port is settled by `start`; a successor takes the port of the one before."""
+        return self._create(ExporterActor, self._scenario.live.metrics_host, port)
+
+    def _create(self, actor_class: type, *arguments: Any, **options: Any) -> Any:
+        remote_class: Any = ray.remote(**{"num_cpus": 0, **options})(actor_class)
+        actor = remote_class.options(enable_task_events=False).remote(*arguments)
+        self._actors.append(actor)
+        return actor
 
     def close(self) -> None:
-        """End the actors; nothing is left on a cluster that stays up."""
-        for actor in (self.planner, self.router, self.exporter, *self.instances.values()):
+        """End everything; nothing is left on a cluster that stays up."""
+        for actor in self._actors:
             ray.kill(actor)
-
-
-def deploy(scenario: Scenario) -> Deployment:
-    """Create every actor of a scenario. Actors cost no CPU slot: they mostly wait."""
-    spec = ray.put(scenario)
-    exporter = _create(ExporterActor, scenario.live.metrics_host, scenario.live.metrics_port)
-    instances = {
-        index: _create(InstanceActor, spec, index, role, concurrency_groups={"data": 4})
-        for index, role in enumerate(scenario.roles)
-    }
-    router = _create(RouterActor, spec)
-    planner = _create(PlannerActor, spec)
-    try:
-        metrics_url = ask(exporter.start.remote())
-        ask([actor.__ray_ready__.remote() for actor in (router, planner, *instances.values())])
-    except BatonError:
-        Deployment(router, planner, exporter, instances, "").close()
-        raise
-    return Deployment(router, planner, exporter, instances, metrics_url)
-
-
-def _create(actor_class: type, *arguments: Any, **options: Any) -> Any:
-    remote_class: Any = ray.remote(num_cpus=0, **options)(actor_class)
-    return remote_class.options(enable_task_events=False).remote(*arguments)
-
-
-def ask(answers: Any, timeout_s: float = FINISH_TIMEOUT_S) -> Any:
-    """ray.get with a deadline, that raises an actor's BatonError as itself."""
-    try:
-        return ray.get(answers, timeout=timeout_s)
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, BatonError):
-            raise error.cause from None
-        raise
+        remove_placement_group(self._group)

@@ -5,65 +5,54 @@ step carries its planned time, and how much later it was really done is recorded
 """
 
 import asyncio
-import logging
-from dataclasses import dataclass
+import os
+import time
+from contextlib import suppress
+from math import inf, nan
 from typing import Any
 
-import numpy as np
 import ray
 import ray.exceptions
 
-from actors.byte_budget import ByteBudget
 from actors.calls import Calls
+from actors.chaos import Slowed
 from actors.clock import Clock
+from actors.intake import Intake
 from actors.kv_store import KvPayload, KvStore
-from actors.messages import InstanceHistory, Offer, Report, Serving, TransferTimes
+from actors.messages import Farewell, Inventory, Offer, Serving
+from actors.outbox import Outbox
 from cluster.agenda import SAMPLE, Agenda
-from cluster.errors import TransferFailed
 from cluster.events import Aborted, Event, Finished, PrefillDone, RoleCommitted, RoleServed, RoomReserved
-from cluster.fabric import Fabric, Flow
 from cluster.handoff import Handoff, HandoffState
 from cluster.instance import Instance
 from cluster.load import LoadView
 from cluster.request import Request, Status
 from cluster.role import Phase, Role
 from cluster.runner import Runner
-from metrics.history import History
 from metrics.prometheus import MetricStore
-from metrics.records import as_rows
 from metrics.watch import observe_step, set_instance_gauges
-from scenario.build import Placement, build_instance, instance_names
+from scenario.build import build_instance, instance_names
 from scenario.spec import Scenario
 
-logger = logging.getLogger(__name__)
-
-REPORT_INTERVAL_S = 0.2
-"""Wall seconds between reports to the router."""
-METRICS_EVERY = 3
-"""Reports to the router for each metric delta to the exporter."""
-PULL_TIMEOUT_S = 30.0
-"""Wall seconds after which a pull has failed."""
-PULL_ATTEMPTS = 3
-
-
-@dataclass(slots=True)
-class Arrival:
-    """KV on its way here. Seconds from `started_s` to the end of each transfer; None while it goes on."""
-
-    handoff: Handoff
-    started_s: float
-    modelled_s: float | None = None
-    measured_s: float | None = None
+HEARTBEAT_S = 0.5
+"""Wall seconds between reports when nothing urgent happens."""
+METRICS_INTERVAL_S = 0.5
+"""Wall seconds between metric snapshots to the exporter."""
 
 
 class InstanceActor:
-    """One per instance; its role switches while it lives. All methods but `pull` share one event loop."""
+    """One incarnation of an instance; its role switches while it lives.
 
-    def __init__(self, scenario: Scenario, index: int, role: Role) -> None:
+    `first_epoch` is above any that an earlier incarnation can have had. Messages carry the router's term
+    and the epoch they were meant for; others are refused. All methods but `pull` share one event loop.
+    """
+
+    def __init__(self, scenario: Scenario, index: int, role: Role, first_epoch: int) -> None:
         self._scenario = scenario
         self._name = instance_names(scenario)[index]
+        self._incarnation = first_epoch
         self._agenda = Agenda()
-        self._core = build_instance(scenario, index, role)
+        self._core = build_instance(scenario, index, role, first_epoch)
         self._runner = Runner(
             self._core,
             self._agenda,
@@ -71,72 +60,125 @@ class InstanceActor:
             switch_time_s=scenario.planner.switch_time_s,
             drain_timeout_s=scenario.planner.drain_timeout_s,
         )
-        self._history = History([self._core])
-        # Transfers into this instance: flows that leave one source for different targets do not see each other.
-        self._fabric = Fabric(self._agenda, self._flow_ends)
-        self._placement = Placement(scenario)
         self._store = KvStore()
         self._metrics = MetricStore()
         self._calls = Calls()
-        self._ended: list[Request] = []
-        self._outgoing: dict[int, Request] = {}
-        """Requests whose KV waits here to be pulled."""
+        self._intake = Intake(
+            scenario,
+            index,
+            self._agenda,
+            self._store,
+            self._metrics,
+            self._calls,
+            on_whole=self._kv_is_whole,
+            on_lost=self._kv_is_lost,
+        )
+        self._outbox = Outbox(self._core, self._intake.transfers)
+        self._peers: dict[int, Any] = {}
+        self._term = 0
         self._offers: dict[int, Offer] = {}
-        """Handoffs to this instance that are not complete, by request."""
-        self._arriving: dict[int, Arrival] = {}
-        """Handoffs whose KV is on its way here."""
-        self._failures: dict[int, str] = {}
-        """Requests that leave because they failed here, and why."""
+        """Handoffs taken, until their KV is here, by request."""
+        self._outgoing: dict[int, Offer] = {}
+        """KV that waits here to be pulled."""
+        self._sending: dict[str, dict[int, int]] = {}
+        """Flows that leave here: target by request, by link."""
+        self._forsaken: set[int] = set()
+        """Requests that leave this instance without having ended."""
+        self._drained_s = nan
         self._cause = ""
-        self._old_role = role
-        self._transfers: list[TransferTimes] = []
-        self._num_refused = 0
-        self._lateness_s: list[float] = []
         self._rows_seen = [0 for _ in self._core.logs]
         self._timer: asyncio.TimerHandle | None = None
+        self._news = asyncio.Event()
 
-    async def start(self, clock: Clock, router: Any, exporter: Any, peers: dict[int, Any]) -> None:
+    async def start(self, clock: Clock, router: Any, exporter: Any, peers: dict[int, Any], term: int) -> None:
         """Join the run: from now on work may arrive."""
-        self._clock, self._router, self._exporter, self._peers = clock, router, exporter, peers
-        self._budget = ByteBudget(self._scenario.live.kv_budget_bytes)
-        self._agenda.at(self._scenario.sample_interval_s, SAMPLE, self._sample, None)
+        self._clock, self._router, self._exporter, self._term = clock, router, exporter, term
+        self._peers.update(peers)
+        self._intake.start(clock, self._catch_up, self._peers)
+        interval = self._scenario.sample_interval_s
+        self._agenda.now = max(0.0, clock.now())
+        self._agenda.at((self._agenda.now // interval + 1) * interval, SAMPLE, self._sample, None)
         self._calls.spawn(self._report_forever())
+        self._calls.spawn(self._export_forever())
         self._arm()
 
     # Work.
 
-    async def submit(self, requests: list[Request], epoch: int) -> list[Request]:
-        """Queue prompts; returns those refused because the sender knows an old epoch."""
+    async def submit(self, requests: list[Request], epoch: int, term: int) -> list[Request]:
+        """Queue prompts; returns those refused because the sender is not the router, or knows another epoch."""
         now = self._catch_up()
-        if epoch != self._core.state.epoch or self._core.role is Role.DECODE:
+        if (epoch, term) != (self._core.state.epoch, self._term):
             return requests
         for request in requests:
             self._runner.submit(request, now, hands_over=request.hands_over)
         self._arm()
         return []
 
-    async def accept(self, offer: Offer, epoch: int) -> bool:
+    async def accept(self, offer: Offer, epoch: int, term: int) -> bool:
         """Reserve room for KV on offer, or put it in line; False refuses it."""
         now = self._catch_up()
-        core = self._core
-        if epoch != core.state.epoch or core.role is Role.PREFILL or core.state.phase is not Phase.SERVING:
+        state = self._core.state
+        if (epoch, term) != (state.epoch, self._term) or state.phase is not Phase.SERVING:
             return False
         request = offer.request
-        self._offers[request.request_id] = offer
         num_bytes = request.target * self._scenario.model.kv_bytes_per_token
-        handoff = Handoff(request, offer.source, core.index, epoch, num_bytes)
+        handoff = Handoff(request, offer.source, self._core.index, epoch, num_bytes)
+        self._offers[request.request_id] = offer
         if self._runner.accept(handoff, now):
-            self._begin_transfer(handoff, now)
+            self._intake.begin(handoff, offer, now)
         self._arm()
         return True
+
+    async def cancel(self, request_id: int, term: int) -> bool:
+        """Drop a cancelled request, wherever it is here; False when it is not (any more)."""
+        now = self._catch_up()
+        if term != self._term:
+            return False
+        self._intake.cancel(request_id, now)
+        offer = self._offers.pop(request_id, None) or self._outgoing.pop(request_id, None)
+        request = offer.request if offer is not None else self._core.find(request_id)
+        if request is not None:
+            self._stops_sending(request_id)
+            self._runner.abort(request, now)
+        self._arm()
+        return request is not None
 
     async def release(self, request_id: int) -> None:
         """The KV has arrived elsewhere, or is not wanted any more. A second release is ignored."""
         now = self._catch_up()
-        request = self._outgoing.pop(request_id, None)
-        if request is not None:
+        offer = self._outgoing.pop(request_id, None)
+        if offer is not None:
             self._store.drop(request_id)
-            self._runner.release(request, now)
+            self._stops_sending(request_id)
+            self._runner.release(offer.request, now)
+        self._arm()
+
+    @ray.method(concurrency_group="data")
+    async def pull(self, request_id: int) -> KvPayload:
+        """The KV of a prefilled request. The caller owns the object; the original stays here until `release`."""
+        payload = await asyncio.wrap_future(self._store.sealed(request_id))
+        return self._store.spoiled(payload)
+
+    async def sends(self, request_id: int, target: int, link: str) -> int:
+        """A flow has begun to leave for `target`; returns how many leave over that link."""
+        flows = self._sending.setdefault(link, {})
+        flows[request_id] = target
+        self._tell_leaving(link, except_for=request_id)
+        return len(flows)
+
+    def _stops_sending(self, request_id: int) -> None:
+        for link, flows in self._sending.items():
+            if flows.pop(request_id, None) is not None:
+                self._tell_leaving(link)
+
+    def _tell_leaving(self, link: str, except_for: int = -1) -> None:
+        flows = self._sending[link]
+        for target in {target for request_id, target in flows.items() if request_id != except_for}:
+            self._calls.tell(self._peers[target].tell_leaving, self._core.index, link, len(flows))
+
+    async def tell_leaving(self, source: int, link: str, flows: int) -> None:
+        """How many flows leave a peer that also sends to this instance."""
+        self._intake.tell_leaving(source, link, flows, self._catch_up())
         self._arm()
 
     # Time.
@@ -148,7 +190,7 @@ class InstanceActor:
         for position, log in enumerate(self._core.logs):
             for row in log.rows(self._rows_seen[position]):
                 late = (now - row.end_s) * self._clock.time_scale
-                self._lateness_s.append(late)
+                self._outbox.lateness_s.append(late)
                 self._metrics.observe("baton_step_lateness_seconds", late)
                 observe_step(self._metrics, row)
             self._rows_seen[position] = len(log)
@@ -158,8 +200,9 @@ class InstanceActor:
         """Set the timer to the next thing due."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         due = self._agenda.next_s
-        if due != float("inf"):
+        if due != inf:
             self._timer = asyncio.get_running_loop().call_later(self._clock.delay_s(due), self._on_timer)
 
     def _on_timer(self) -> None:
@@ -173,135 +216,113 @@ class InstanceActor:
             case PrefillDone(request):
                 self._offer_kv(request)
             case RoomReserved(handoff):
-                self._begin_transfer(handoff, now)
+                self._intake.begin(handoff, self._offers[handoff.request.request_id], now)
             case Aborted(request):
-                failed = request.request_id in self._failures
-                request.enter(Status.FAILED if failed else Status.ABORTED, now)
-                self._end(request)
+                if request.request_id in self._forsaken:
+                    self._forsaken.discard(request.request_id)
+                else:
+                    request.enter(Status.ABORTED, now)
+                    self._end(request)
             case RoleCommitted():
-                self._history.change_commits(instance, now)
+                self._drained_s = now
             case RoleServed():
-                self._serve(instance, now)
+                state = instance.state
+                serving = Serving(instance.index, state.role, state.epoch, now, self._drained_s, self._cause)
+                self._calls.tell(self._router.serve, serving)
 
     def _end(self, request: Request) -> None:
         self._store.drop(request.request_id)
-        self._ended.append(request)
+        self._outbox.end(request)
+        self._news.set()
 
     # KV.
 
-    def _real_bytes(self, request: Request) -> int:
-        """Real bytes of a request's KV, a whole number of 16-bit elements."""
-        modelled = request.target * self._scenario.model.kv_bytes_per_token
-        return int(modelled * self._scenario.live.kv_bytes_scale) // 2 * 2
-
     def _offer_kv(self, request: Request) -> None:
         """Write and seal the KV, and ask the router for a decode instance."""
-        self._outgoing[request.request_id] = request
-        epoch = self._core.state.epoch
-        num_bytes = self._real_bytes(request)
+        offer = Offer(request, self._core.index, self._core.state.epoch)
+        self._outgoing[request.request_id] = offer
+        num_bytes = self._intake.real_bytes(request)
         if num_bytes:
             self._store.expect(request.request_id)
-            self._calls.spawn(asyncio.to_thread(self._store.compute, request.request_id, epoch, num_bytes))
-        self._calls.tell(self._router.prefilled, Offer(request, self._core.index, epoch))
+            work = asyncio.to_thread(self._store.compute, request.request_id, offer.source_epoch, num_bytes)
+            self._calls.spawn(work)
+        self._calls.tell(self._router.prefilled, offer)
 
-    @ray.method(concurrency_group="data")
-    async def pull(self, request_id: int) -> KvPayload:
-        """The KV of a prefilled request. The caller owns the object; the original stays here until `release`."""
-        return await asyncio.wrap_future(self._store.sealed(request_id))
-
-    def _begin_transfer(self, handoff: Handoff, now: float) -> None:
-        """Start the modelled flow and the real pull; the KV is here when both are over."""
-        handoff.begin(now)
-        arrival = Arrival(handoff, now)
-        self._arriving[handoff.request.request_id] = arrival
-        link = self._placement.link_between(handoff.source, handoff.target)
-        self._fabric.start(handoff, link, now)
-        if self._real_bytes(handoff.request):
-            self._calls.spawn(self._pull(arrival))
-        else:
-            arrival.measured_s = 0.0
-
-    def _flow_ends(self, flow: Flow, now: float) -> None:
-        arrival = self._arriving.get(flow.handoff.request.request_id)
-        if arrival is not None:
-            arrival.modelled_s = now - arrival.started_s
-            self._receive_if_whole(arrival, now)
-
-    async def _pull(self, arrival: Arrival) -> None:
-        request = arrival.handoff.request
-        source, epoch = self._peers[arrival.handoff.source], self._offers[request.request_id].source_epoch
-        for attempt in range(1, PULL_ATTEMPTS + 1):
-            try:
-                async with self._budget.take(self._real_bytes(request)):
-                    payload = await asyncio.wait_for(self._calls.ask(source.pull, request.request_id), PULL_TIMEOUT_S)
-                    await asyncio.to_thread(self._store.keep, request.request_id, epoch, payload)
-                    del payload
-                break
-            except (TransferFailed, ray.exceptions.RayError, TimeoutError) as error:
-                self._num_refused += 1
-                self._metrics.add("baton_kv_payloads", 1, "refused")
-                logger.warning("%s: KV of request %d, attempt %d: %s", self._name, request.request_id, attempt, error)
-                if attempt == PULL_ATTEMPTS:
-                    self._give_up(arrival, str(error))
-                    return
-        self._metrics.add("baton_kv_payloads", 1, "verified")
-        now = self._catch_up()
-        arrival.measured_s = now - arrival.started_s
-        self._receive_if_whole(arrival, now)
-        self._arm()
-
-    def _receive_if_whole(self, arrival: Arrival, now: float) -> None:
-        if arrival.modelled_s is None or arrival.measured_s is None:
-            return
-        handoff = arrival.handoff
-        request = handoff.request
-        del self._arriving[request.request_id], self._offers[request.request_id]
-        self._note_transfer(
-            TransferTimes(arrival.modelled_s, arrival.measured_s, handoff.num_bytes, self._real_bytes(request))
-        )
-        self._calls.tell(self._peers[handoff.source].release, request.request_id)
+    def _kv_is_whole(self, handoff: Handoff, now: float) -> None:
+        del self._offers[handoff.request.request_id]
+        self._outbox.receive(handoff.request)
         self._runner.receive(handoff, now)
-
-    def _note_transfer(self, times: TransferTimes) -> None:
-        self._transfers.append(times)
-        for kind, seconds, num_bytes in (
-            ("modelled", times.modelled_s, times.modelled_bytes),
-            ("measured", times.measured_s, times.real_bytes),
-        ):
-            self._metrics.observe("baton_kv_transfer_seconds", seconds, kind)
-            self._metrics.add("baton_kv_transfer_bytes", num_bytes, kind)
-
-    def _give_up(self, arrival: Arrival, reason: str) -> None:
-        """The KV cannot be had: the request fails, and its room is freed on both sides."""
-        handoff = arrival.handoff
-        request = handoff.request
-        now = self._catch_up()
-        del self._arriving[request.request_id], self._offers[request.request_id]
-        self._failures[request.request_id] = reason
-        handoff.enter(HandoffState.FAILED)
-        self._calls.tell(self._peers[handoff.source].release, request.request_id)
-        self._runner.abort(request, now)
         self._arm()
+
+    def _kv_is_lost(self, handoff: Handoff, offer: Offer, reason: str) -> None:
+        """The KV cannot be had: give the room back, and the request to the router."""
+        request = handoff.request
+        self._offers.pop(request.request_id, None)
+        self._forsake(request)
+        if offer.source in self._peers:
+            self._calls.tell(self._peers[offer.source].release, request.request_id)
+        self._calls.tell(self._router.handoff_failed, request.request_id, self._core.index, reason)
+
+    def _forsake(self, request: Request) -> None:
+        self._forsaken.add(request.request_id)
+        self._runner.abort(request, self._catch_up())
+        self._arm()
+
+    # Peers.
+
+    async def set_peer(self, index: int, peer: Any) -> None:
+        """An instance lives again, as another actor."""
+        self._peers[index] = peer
+
+    async def peer_died(self, index: int) -> None:
+        """What was coming from it will not come; what was going to it may go elsewhere."""
+        self._catch_up()
+        self._intake.source_lost(index)
+        for handoff in [one for one in self._core.offers if one.source == index]:
+            self._kv_is_lost(handoff, self._offers[handoff.request.request_id], f"instance {index} died")
+        for flows in self._sending.values():
+            for request_id in [request_id for request_id, target in flows.items() if target == index]:
+                del flows[request_id]
+
+    async def inventory(self, router: Any, term: int) -> Inventory:
+        """A new router takes over: obey only it, and tell it everything."""
+        now = self._catch_up()
+        self._arm()
+        self._router, self._term = router, term
+        core = self._core
+        found = Inventory(
+            load=core.load(now),
+            prompts=[*core.scheduler.waiting, *(one for batch in core.batches for one in batch.prefilling)],
+            outgoing=list(self._outgoing.values()),
+            incoming=list(self._offers.values()),
+            decoding=[one for batch in core.batches for one in (*batch.members.values(), *batch.ready)],
+            progress=self._outbox.progress(),
+            ended=self._outbox.records.copy(),
+            step_rows=self._outbox.step_rows(),
+            samples=self._outbox.samples(),
+            transfers=list(self._intake.transfers),
+        )
+        self._outbox.all_told()
+        return found
 
     # Roles.
 
-    async def begin_drain(self, role: Role, epoch: int, cause: str, reason: str) -> list[Offer] | None:
-        """Head for another role; None refuses. Returns offers that were still in line, to be made elsewhere."""
+    async def change_role(
+        self, role: Role, epoch: int, cause: str, *, immediate: bool, term: int
+    ) -> list[Offer] | None:
+        """Drain towards another role, or flip to it; None refuses. Returns offers to be made elsewhere."""
         now = self._catch_up()
-        core = self._core
-        if epoch != core.state.epoch or core.state.phase is not Phase.SERVING or role is core.role:
+        if term != self._term:
             return None
-        self._cause, self._old_role = cause, core.role
-        self._history.change_begins(core, role, reason, now)
-        turned_away = self._runner.begin_drain(role, epoch, now) or []
+        self._cause, self._drained_s = cause, nan
+        change = self._runner.flip if immediate else self._runner.begin_drain
+        turned_away = change(role, epoch, now)
         self._arm()
+        if turned_away is None:
+            return None
+        for handoff in turned_away:
+            handoff.enter(HandoffState.FAILED)
         return [self._offers.pop(handoff.request.request_id) for handoff in turned_away]
-
-    def _serve(self, instance: Instance, now: float) -> None:
-        self._history.change_serves(instance, now)
-        if instance.role is not self._old_role:
-            self._metrics.add("baton_role_changes", 1, self._old_role, instance.role, self._cause)
-        self._calls.tell(self._router.serve, Serving(instance.index, instance.role, instance.state.epoch))
 
     # Watching.
 
@@ -310,50 +331,74 @@ class InstanceActor:
         self._arm()
         return self._core.load(now)
 
+    async def watch(self) -> None:
+        """Never returns; fails when this process dies."""
+        await asyncio.Event().wait()
+
     def _sample(self, now: float, _: None) -> None:
-        self._history.sample(now)
+        self._outbox.sample(now)
         self._agenda.at(now + self._scenario.sample_interval_s, SAMPLE, self._sample, None)
 
     async def _report_forever(self) -> None:
-        """Tell the router who ended, and the exporter what to add, a few times a second."""
-        ticks = 0
         while True:
-            await asyncio.sleep(REPORT_INTERVAL_S)
-            ticks += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), HEARTBEAT_S)
+            await asyncio.sleep(self._scenario.live.report_delay_s)
+            self._news.clear()
             await self._report()
-            if ticks % METRICS_EVERY == 0:
-                await self._export()
 
     async def _report(self) -> None:
         now = self._catch_up()
         self._arm()
-        ended, self._ended = self._ended, []
-        await self._calls.ask(self._router.report, Report(self._core.load(now), ended))
+        report = self._outbox.report(now)
+        router = self._router
+        try:
+            await self._calls.ask(router.report, report, self._incarnation)
+        except ray.exceptions.RayActorError:
+            return  # the router has died; the next one takes an inventory
+        if router is self._router:
+            self._outbox.delivered(report)
+
+    async def _export_forever(self) -> None:
+        while True:
+            await asyncio.sleep(METRICS_INTERVAL_S)
+            await self._export()
 
     async def _export(self) -> None:
         set_instance_gauges(self._metrics, self._name, self._core.load(self._agenda.now))
-        await self._calls.ask(self._exporter.add, self._metrics.take())
+        with suppress(ray.exceptions.RayActorError):  # its successor gets the next snapshot
+            await self._calls.ask(self._exporter.put, f"{self._name}/{self._incarnation}", self._metrics)
 
-    async def finish(self) -> InstanceHistory:
-        """Stop, say what is still unsaid, and hand over the history."""
+    async def set_exporter(self, exporter: Any) -> None:
+        self._exporter = exporter
+
+    async def finish(self) -> Farewell:
+        """Stop, and say what is still unsaid."""
         await self._calls.stop()
         await self._report()
         await self._export()
-        self._history.end(self._agenda.now)
         if self._timer is not None:
             self._timer.cancel()
-        return InstanceHistory(
-            step_logs=[as_rows(log.values, log.WIDTH) for log in self._core.logs],
-            extra_gaps_s=self._core.extra_gaps,
-            spans=self._history.spans,
-            changes=self._history.changes,
-            samples=self._history.samples()[0],
+        return Farewell(
             kv_capacity_tokens=self._core.memory.capacity,
             kv_used_tokens=self._core.memory.used,
-            starved_steps=self._core.scheduler.starved_steps,
-            lateness_s=np.array(self._lateness_s),
-            transfers=self._transfers,
-            num_refused=self._num_refused,
-            num_calls=self._calls.count,
             kv_left_bytes=self._store.held_bytes(),
+            starved_steps=self._core.scheduler.starved_steps,
+            extra_gaps_s=self._core.extra_gaps,
+            num_refused=self._intake.num_refused,
+            num_calls=self._calls.count,
+            cpu_s=time.process_time(),
         )
+
+    # Chaos.
+
+    async def suffer(self, fault: str, amount: float) -> None:
+        """Break on purpose: die, hang for `amount` wall seconds, run `amount` times slower, corrupt payloads."""
+        if fault == "die":
+            os.kill(os.getpid(), 9)
+        elif fault == "hang":
+            time.sleep(amount)
+        elif fault == "slow":
+            self._core.cost = Slowed(self._core.cost, amount)
+        elif fault == "corrupt":
+            self._store.spoil(int(amount))

@@ -47,6 +47,7 @@ class KvStore:
         self._held: dict[int, tuple[torch.Tensor, int]] = {}
         """Buffer and bytes of it in use, by request."""
         self._sealed: dict[int, Future[KvPayload]] = {}
+        self._to_spoil = 0
         self._pattern = torch.zeros(0, dtype=torch.int16)
 
     def held_bytes(self) -> int:
@@ -94,6 +95,21 @@ class KvStore:
         if future is None:
             raise TransferFailed(f"KV of request {request_id} is not here")
         return future
+
+    def spoil(self, payloads: int) -> None:
+        """Damage the next so many payloads on their way out, to see whether anybody notices."""
+        with self._lock:
+            self._to_spoil += payloads
+
+    def spoiled(self, payload: KvPayload) -> KvPayload:
+        """The payload, or a damaged copy if that was asked for."""
+        with self._lock:
+            if not self._to_spoil:
+                return payload
+            self._to_spoil -= 1
+        data = payload.data.copy()
+        data[len(data) // 2] ^= 1
+        return KvPayload(payload.seal, data)
 
     def keep(self, request_id: int, epoch: int, payload: KvPayload) -> None:
         """Verify a received payload and copy it into a buffer of ours; raises TransferFailed."""

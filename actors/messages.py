@@ -1,11 +1,13 @@
 """What actors tell each other: typed and immutable, one per purpose."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from cluster.load import LoadView
 from cluster.request import Request
 from cluster.role import Role
-from metrics.records import FloatArray
+from metrics.records import WIDTH, FloatArray
 from metrics.run import RoleChange, RoleSpan
 
 
@@ -19,20 +21,73 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class TransferTimes:
+    """One handoff, in scenario seconds and in bytes: what the link model said, and what was measured here."""
+
+    modelled_s: float
+    measured_s: float
+    modelled_bytes: int
+    real_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Tokens a request has had so far, as of a report: what was delivered cannot be taken back."""
+
+    request_id: int
+    generated: int
+    second_token_s: float
+    last_token_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """What an instance says a few times a second: its load, and the requests that ended since."""
+    """What an instance says a few times a second: everything since its last report that arrived."""
 
     load: LoadView
     ended: list[Request]
+    received: list[int]
+    """Requests whose KV has come in."""
+    progress: list[Progress]
+    step_rows: list[FloatArray]
+    """Per micro-batch, cluster.step_log.StepRow."""
+    samples: FloatArray
+    transfers: list[TransferTimes]
+    lateness_s: FloatArray
+    """Wall seconds by which each step was completed late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """An instance serves `role` under `epoch` from now on."""
+    """An instance serves `role` under `epoch` since `now_s`; `drained_s` is when it was free to change."""
 
     instance: int
     role: Role
     epoch: int
+    now_s: float
+    drained_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All that a living instance knows, for a router that has to start from nothing."""
+
+    load: LoadView
+    prompts: list[Request]
+    """Waiting or prefilling here."""
+    outgoing: list[Offer]
+    """KV that waits here to be pulled."""
+    incoming: list[Offer]
+    """Handoffs accepted here, in line or on their way."""
+    decoding: list[Request]
+    """Their KV is here."""
+    progress: list[Progress]
+    ended: FloatArray
+    """(requests, metrics.records.Column): everybody who ended here."""
+    step_rows: list[FloatArray]
+    samples: FloatArray
+    transfers: list[TransferTimes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,40 +101,27 @@ class Snapshot:
     loads: tuple[LoadView, ...]
     changes: tuple[str, ...]
     """The latest role changes, in words."""
+    silent_s: dict[int, float]
+    """Wall seconds since the last report of each instance that should be reporting."""
+    ended: FloatArray = field(default_factory=lambda: np.empty((0, WIDTH)))
+    """Records since the last snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
-class TransferTimes:
-    """One handoff, in scenario seconds and in bytes: what the link model said, and what was measured here."""
+class Farewell:
+    """What only a living instance can say at the end."""
 
-    modelled_s: float
-    measured_s: float
-    modelled_bytes: int
-    real_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceHistory:
-    """Everything about an instance that result files need, sent once at the end."""
-
-    step_logs: list[FloatArray]
-    extra_gaps_s: list[float]
-    spans: list[RoleSpan]
-    changes: list[RoleChange]
-    samples: FloatArray
     kv_capacity_tokens: int
     kv_used_tokens: int
     """Left in use; 0 after a clean run."""
+    kv_left_bytes: int
+    """Real KV bytes still held; 0 after a clean run."""
     starved_steps: int
-    lateness_s: FloatArray
-    """Wall seconds by which each step was completed late."""
-    transfers: list[TransferTimes]
+    extra_gaps_s: list[float]
     num_refused: int
     """KV payloads that did not arrive or did not verify."""
     num_calls: int
-    """Ray calls this instance made."""
-    kv_left_bytes: int
-    """Real KV bytes still held; 0 after a clean run."""
+    cpu_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +129,17 @@ class RouterHistory:
     """What the router knows at the end. records: (requests, metrics.records.Column)."""
 
     records: FloatArray
+    step_rows: list[list[FloatArray]]
+    """Per instance and micro-batch, those of dead incarnations included."""
+    samples: list[FloatArray]
+    transfers: list[TransferTimes]
+    lateness_s: FloatArray
+    spans: list[RoleSpan]
+    changes: list[RoleChange]
     num_refused: int
     """Messages refused because a role had changed in between, and sent elsewhere."""
+    num_ignored: int
+    """Messages of dead incarnations and about requests that had ended."""
+    recomputed_tokens: int
     num_calls: int
+    cpu_s: float

@@ -1,7 +1,12 @@
 """The planner under the wall clock: observe, tick, order; on absolute deadlines."""
 
 import asyncio
+import os
+import time
+from contextlib import suppress
 from typing import Any
+
+import ray.exceptions
 
 from actors.calls import Calls
 from actors.clock import Clock
@@ -19,16 +24,17 @@ class PlannerActor:
         self._metrics = MetricStore()
         self._calls = Calls()
 
-    async def start(self, clock: Clock, router: Any, exporter: Any) -> None:
-        """Tick until `finish`."""
-        self._clock, self._router, self._exporter = clock, router, exporter
+    async def start(self, clock: Clock, router: Any, exporter: Any, name: str) -> None:
+        """Tick until `finish`; `name` is what the exporter knows it by."""
+        self._clock, self._router, self._exporter, self._name = clock, router, exporter, name
         self._calls.spawn(self._tick_forever())
 
     async def _tick_forever(self) -> None:
-        due = self._interval_s
+        due = self._interval_s * max(1, int(self._clock.now() / self._interval_s) + 1)
         while True:
             await asyncio.sleep(self._clock.delay_s(due))
-            await self._tick()
+            with suppress(ray.exceptions.RayActorError):  # the router's successor is on the way
+                await self._tick()
             due = max(due + self._interval_s, self._clock.now())
 
     async def _tick(self) -> None:
@@ -39,9 +45,23 @@ class PlannerActor:
         self._metrics.add("baton_planner_ticks")
         self._metrics.set("baton_planner_target_instances", decision.target_prefill, "prefill")
         self._metrics.set("baton_planner_target_instances", decision.target_decode, "decode")
-        self._calls.tell(self._exporter.add, self._metrics.take())
+        self._calls.tell(self._exporter.put, self._name, self._metrics)
 
-    async def finish(self) -> int:
-        """Stop ticking; returns the number of calls made."""
+    async def set_router(self, router: Any) -> None:
+        self._router = router
+
+    async def set_exporter(self, exporter: Any) -> None:
+        self._exporter = exporter
+
+    async def watch(self) -> None:
+        """Never returns; fails when this process dies."""
+        await asyncio.Event().wait()
+
+    async def suffer(self) -> None:
+        """Die, to see who minds."""
+        os.kill(os.getpid(), 9)
+
+    async def finish(self) -> tuple[int, float]:
+        """Stop ticking; returns the number of calls made and the CPU seconds used."""
         await self._calls.stop()
-        return self._calls.count
+        return self._calls.count, time.process_time()

@@ -2,22 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from actors.clock import Clock
-from actors.deployment import Deployment, connected, deploy
-from actors.messages import InstanceHistory, RouterHistory, Snapshot
+from actors.deployment import connected
+from actors.messages import Farewell, RouterHistory, Snapshot
 from actors.player import Player
+from actors.supervisor import Recovery, Supervisor, ask
 from cluster.errors import InvariantError, StalledError
 from metrics.records import Column
 from metrics.run import RunResult, starved_notice
 from metrics.stats import Stats
-from scenario.build import instance_names
+from scenario.build import instance_names, kv_capacity
 from scenario.loading import to_plain
 from scenario.spec import Scenario
 from workload.trace import Trace
@@ -31,6 +32,7 @@ STALL_TIMEOUT_S = 120.0
 """Wall seconds without any request ending, after the last was sent, until the run is given up."""
 
 Watcher = Callable[[Snapshot], None]
+Disturb = Callable[[Supervisor], Coroutine[Any, Any, None]]
 
 
 def replay(
@@ -41,67 +43,74 @@ def replay(
     address: str | None,
     on_start: Callable[[str], None],
     watch: Watcher,
+    disturb: Disturb | None = None,
 ) -> RunResult:
     """Run a scenario on Ray. `on_start` gets the metrics URL, `watch` a snapshot twice a second.
 
-    Raises ConfigError when Ray or the metrics port cannot be had, StalledError when requests stop ending.
+    disturb: a coroutine function that runs along and injects faults. Raises ConfigError when Ray or the
+    metrics port cannot be had, StalledError when requests stop ending.
     """
     with connected(address):
-        deployment = deploy(scenario)
-        try:
-            on_start(deployment.metrics_url)
-            return asyncio.run(_run(scenario, trace, too_long, deployment, watch))
-        finally:
-            deployment.close()
+        supervisor = Supervisor(scenario, clock_of=lambda: Clock(time.time() + START_DELAY_S, scenario.live.time_scale))
+        return asyncio.run(_run(scenario, trace, too_long, supervisor, on_start, watch, disturb))
 
 
 async def _run(
-    scenario: Scenario, trace: Trace, too_long: npt.NDArray[np.bool_], deployment: Deployment, watch: Watcher
+    scenario: Scenario,
+    trace: Trace,
+    too_long: npt.NDArray[np.bool_],
+    supervisor: Supervisor,
+    on_start: Callable[[str], None],
+    watch: Watcher,
+    disturb: Disturb | None,
 ) -> RunResult:
-    router, exporter, instances = deployment.router, deployment.exporter, deployment.instances
-    wall, cpu = time.perf_counter(), time.process_time()
-    clock = Clock(time.time() + START_DELAY_S, scenario.live.time_scale)
-    await router.start.remote(clock, instances, exporter)
-    await asyncio.gather(*(one.start.remote(clock, router, exporter, instances) for one in instances.values()))
-    await deployment.planner.start.remote(clock, router, exporter)
-
-    player = Player(trace, too_long, clock, router, exporter)
-    playing = asyncio.create_task(player.play())
     try:
-        await _watch_until_done(router, len(trace), watch, playing)
+        on_start(await supervisor.deploy())
+        wall, cpu = time.perf_counter(), time.process_time()
+        await supervisor.start()
+        player = Player(
+            trace,
+            too_long,
+            supervisor.clock,
+            router=lambda: supervisor.router,
+            exporter=lambda: supervisor.exporter,
+        )
+        supervisor.on_new_router = player.send_again
+        player.calls.spawn(player.play())
+        if disturb is not None:
+            player.calls.spawn(disturb(supervisor))
+        await _watch_until_done(supervisor, len(trace), watch)
+        await supervisor.settle()
+        farewells = {index: await ask(one.finish) for index, one in sorted(supervisor.instances.items())}
+        planner_calls, planner_cpu_s = await ask(supervisor.planner.finish)
+        book: RouterHistory = await ask(supervisor.router.finish)
+        watch(await supervisor.snapshot())
+        usage = Usage(
+            num_calls=player.calls.count
+            + planner_calls
+            + book.num_calls
+            + sum(farewell.num_calls for farewell in farewells.values()),
+            driver_cpu_s=time.process_time() - cpu,
+            actors_cpu_s=planner_cpu_s + book.cpu_s + sum(farewell.cpu_s for farewell in farewells.values()),
+            wall_s=time.perf_counter() - wall,
+        )
+        return _result(scenario, trace, farewells, book, player.send_lag_s, usage, supervisor.recoveries)
     finally:
-        playing.cancel()
-    planner_calls = await deployment.planner.finish.remote()
-    histories = list(await asyncio.gather(*(one.finish.remote() for one in instances.values())))
-    book = await router.finish.remote()
-    watch(await router.snapshot.remote())
-    calls = player.calls.count + planner_calls + book.num_calls + sum(history.num_calls for history in histories)
-    return _result(
-        scenario,
-        trace,
-        histories,
-        book,
-        send_lag_s=player.send_lag_s,
-        num_calls=calls,
-        cpu_s=time.process_time() - cpu,
-        wall_s=time.perf_counter() - wall,
-    )
+        await supervisor.close()
 
 
-async def _watch_until_done(router: Any, total: int, watch: Watcher, playing: "asyncio.Task[None]") -> None:
+async def _watch_until_done(supervisor: Supervisor, total: int, watch: Watcher) -> None:
     last_ended, last_progress = -1, time.monotonic()
     while True:
-        snapshot = await router.snapshot.remote()
+        snapshot = await supervisor.snapshot()
         watch(snapshot)
-        if playing.done():
-            playing.result()
         if snapshot.num_ended >= total:
             return
         if snapshot.num_ended != last_ended or snapshot.num_sent < total:
             last_ended, last_progress = snapshot.num_ended, time.monotonic()
         if time.monotonic() - last_progress > STALL_TIMEOUT_S:
-            stuck = await router.unfinished.remote()
-            named = ", ".join(str(request.request_id) for request in stuck[:10])
+            stuck = await ask(supervisor.router.unfinished)
+            named = ", ".join(f"{request.request_id} ({request.status.name})" for request in stuck[:10])
             raise StalledError(
                 f"{total - snapshot.num_ended} requests have not ended and none has for {STALL_TIMEOUT_S:.0f} s; "
                 f"among them: {named}"
@@ -109,72 +118,89 @@ async def _watch_until_done(router: Any, total: int, watch: Watcher, playing: "a
         await asyncio.sleep(WATCH_INTERVAL_S)
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a run took of the host."""
+
+    num_calls: int
+    driver_cpu_s: float
+    actors_cpu_s: float
+    wall_s: float
+
+
 def _result(
     scenario: Scenario,
     trace: Trace,
-    histories: list[InstanceHistory],
+    farewells: dict[int, Farewell],
     book: RouterHistory,
-    *,
     send_lag_s: npt.NDArray[np.float64],
-    num_calls: int,
-    cpu_s: float,
-    wall_s: float,
+    usage: Usage,
+    recoveries: list[Recovery],
 ) -> RunResult:
-    for name, history in zip(instance_names(scenario), histories, strict=True):
-        if history.kv_used_tokens or history.kv_left_bytes:
+    names = instance_names(scenario)
+    for index, farewell in farewells.items():
+        if farewell.kv_used_tokens or farewell.kv_left_bytes:
             raise InvariantError(
-                f"{name} ended with {history.kv_used_tokens} KV tokens and {history.kv_left_bytes} real bytes in use"
+                f"{names[index]} ended with {farewell.kv_used_tokens} KV tokens and "
+                f"{farewell.kv_left_bytes} real bytes in use"
             )
-    lateness_s = np.concatenate([history.lateness_s for history in histories])
-    steps_s = np.concatenate(
-        [(log[:, 1] - log[:, 0]) / log[:, 2] for history in histories for log in history.step_logs if len(log)]
-    )
-    transfers = [times for history in histories for times in history.transfers]
-    starved = sum(history.starved_steps for history in histories)
+    starved = sum(farewell.starved_steps for farewell in farewells.values())
     notices = [starved_notice(starved)] if starved else []
-    late, step = Stats.of(lateness_s), Stats.of(steps_s * scenario.live.time_scale)
-    if late.p99 is not None and step.p50 is not None and late.p99 > LATE_SHARE * step.p50:
-        notices.append(
-            f"this host kept up badly: steps of {step.p50 * 1e3:.1f} ms wall time were up to {late.p99 * 1e3:.1f} ms "
-            f"late (p99), so latencies are distorted; raise --time-scale (now {scenario.live.time_scale:g})"
-        )
+    notices += _late_notices(scenario, book)
+    transfers = book.transfers
     return RunResult(
         driver="replay",
         scenario=to_plain(scenario),
         num_requests=len(trace),
         duration_s=float(np.nanmax(book.records[:, Column.FINISHED_S], initial=0.0)),
-        instance_names=instance_names(scenario),
+        instance_names=names,
         num_gpus=scenario.num_gpus,
         running_costs=[scenario.hardware_of(role).running_cost() for role in scenario.roles],
         records=book.records,
-        step_logs=[history.step_logs for history in histories],
-        extra_gaps_s=[gap for history in histories for gap in history.extra_gaps_s],
-        role_spans=[replace(span, instance=index) for index, history in enumerate(histories) for span in history.spans],
-        role_changes=sorted(
-            (change for history in histories for change in history.changes), key=lambda change: change.decided_s
-        ),
-        samples=[history.samples for history in histories],
-        kv_capacity_tokens=[history.kv_capacity_tokens for history in histories],
+        step_logs=book.step_rows,
+        extra_gaps_s=[gap for farewell in farewells.values() for gap in farewell.extra_gaps_s],
+        role_spans=book.spans,
+        role_changes=book.changes,
+        samples=book.samples,
+        kv_capacity_tokens=[kv_capacity(scenario, role) for role in scenario.roles],
         kv_bytes_moved=sum(times.modelled_bytes for times in transfers),
         num_transfers=len(transfers),
         starved_steps=starved,
-        cpu_s=cpu_s,
-        wall_s=wall_s,
+        cpu_s=usage.driver_cpu_s,
+        wall_s=usage.wall_s,
         notices=notices,
         live={
             "time_scale": scenario.live.time_scale,
-            "lateness_ms": _milliseconds(lateness_s),
+            "lateness_ms": _milliseconds(book.lateness_s),
             "send_lag_ms": _milliseconds(send_lag_s),
             "kv_real_bytes": sum(times.real_bytes for times in transfers),
             "kv_payloads_verified": sum(times.real_bytes > 0 for times in transfers),
-            "kv_payloads_refused": sum(history.num_refused for history in histories),
+            "kv_payloads_refused": sum(farewell.num_refused for farewell in farewells.values()),
             "transfer_modelled_ms": _milliseconds(np.array([times.modelled_s for times in transfers])),
             "transfer_measured_ms": _milliseconds(np.array([times.measured_s for times in transfers])),
             "messages_refused": book.num_refused,
-            "ray_calls": num_calls,
-            "ray_calls_per_request": round(num_calls / len(trace), 2),
+            "messages_ignored": book.num_ignored,
+            "ray_calls": usage.num_calls,
+            "ray_calls_per_request": round(usage.num_calls / len(trace), 2),
+            "actors_cpu_s": round(usage.actors_cpu_s, 2),
+            "cpu_s_per_1k_requests": round((usage.actors_cpu_s + usage.driver_cpu_s) / len(trace) * 1e3, 2),
+            "recomputed_tokens": book.recomputed_tokens,
+            "recoveries": [asdict(recovery) for recovery in recoveries],
         },
     )
+
+
+def _late_notices(scenario: Scenario, book: RouterHistory) -> list[str]:
+    """A run whose steps were late in proportion to their length says so."""
+    logs = [log for logs in book.step_rows for log in logs]
+    steps_s = np.concatenate([np.empty(0), *((log[:, 1] - log[:, 0]) / log[:, 2] for log in logs)])
+    late, step = Stats.of(book.lateness_s), Stats.of(steps_s * scenario.live.time_scale)
+    if late.p99 is None or step.p50 is None or late.p99 <= LATE_SHARE * step.p50:
+        return []
+    return [
+        f"this host kept up badly: steps of {step.p50 * 1e3:.1f} ms wall time were up to {late.p99 * 1e3:.1f} ms "
+        f"late (p99), so latencies are distorted; raise --time-scale (now {scenario.live.time_scale:g})"
+    ]
 
 
 def _milliseconds(seconds: npt.NDArray[np.float64]) -> dict[str, float | None]:

@@ -1,169 +1,461 @@
-"""The router under the wall clock: the core's books and policies, and who is owed an answer."""
+"""The router under the wall clock: the core's books and policies, who is where, and who has ended.
 
+It refuses what dead incarnations still say, answers for every request exactly once, and sends what a death
+leaves behind elsewhere: by transfer when the KV survives at its source, else to be prefilled again.
+"""
+
+import asyncio
+import time
 from collections import deque
 from typing import Any
 
+import numpy as np
+import ray.exceptions
+
 from actors.calls import Calls
 from actors.clock import Clock
-from actors.messages import Offer, Report, RouterHistory, Serving, Snapshot
+from actors.messages import Inventory, Offer, Report, RouterHistory, Serving, Snapshot, TransferTimes
+from actors.tracking import Stage, Tracked, Tracker, rewind
 from cluster.load import LoadView
 from cluster.request import Request, Status
+from cluster.role import Role
+from metrics.history import RoleHistory
 from metrics.prometheus import MetricStore
-from metrics.records import Records
+from metrics.records import WIDTH, Column, FloatArray, Records
 from metrics.watch import observe_requests
 from planner.decision import RoleOrder
 from planner.observation import Observation
 from scenario.build import build_router, instance_names
 from scenario.spec import Scenario
 
-EXPORT_EVERY = 10
-"""Reports from instances for each metric delta to the exporter."""
+EXPORT_INTERVAL_S = 1.0
+MAX_RETRIES = 10
+"""Times that a request is started over before it is given up."""
 
 
 class RouterActor:
-    """Sends prompts and handoffs to instances and keeps the record of every request that ended."""
+    """`term` counts routers: instances obey only the latest."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._names = instance_names(scenario)
         self._core = build_router(scenario)
+        self._tracker = Tracker()
+        self._history = RoleHistory(scenario.roles)
         self._epochs: dict[int, int] = {}
+        """Epoch of each living instance."""
+        self._incarnations: dict[int, int] = {}
+        """First epoch of each living instance."""
         self._loads: dict[int, LoadView] = {}
-        self._live: dict[int, Request] = {}
+        self._heard_s: dict[int, float] = {}
         self._records = Records()
+        self._ended: set[int] = set()
+        self._fresh = Records()
+        """Records that no snapshot has taken yet."""
+        self._step_rows: list[list[list[FloatArray]]] = [[] for _ in self._names]
+        self._samples: list[list[FloatArray]] = [[] for _ in self._names]
+        self._transfers: list[TransferTimes] = []
+        self._lateness_s: list[FloatArray] = []
         self._metrics = MetricStore()
         self._calls = Calls()
-        self._homeless_prompts: deque[Request] = deque()
         self._homeless_offers: deque[Offer] = deque()
-        self._num_sent = 0
-        self._num_ended = 0
-        self._num_good = 0
-        self._num_refused = 0
-        self._num_reports = 0
+        self._retries: dict[int, int] = {}
+        self._num_sent = self._num_good = self._num_refused = self._num_ignored = 0
+        self._recomputed_tokens = 0
         self._changes: deque[str] = deque(maxlen=5)
 
-    async def start(self, clock: Clock, instances: dict[int, Any], exporter: Any) -> None:
-        """Join the run: every instance serves its first role."""
-        self._clock, self._instances, self._exporter = clock, instances, exporter
+    async def start(
+        self, clock: Clock, instances: dict[int, Any], exporter: Any, term: int, incarnations: dict[int, int]
+    ) -> None:
+        """Join the run with everybody in their first role."""
+        self._clock, self._instances, self._exporter, self._term = clock, dict(instances), exporter, term
         for index, role in enumerate(self._scenario.roles):
-            self._epochs[index] = 0
-            self._core.open(index, role)
+            self._welcome(index, role, incarnations[index])
+        self._calls.spawn(self._export_forever())
 
     # Requests.
 
     async def submit(self, requests: list[Request]) -> None:
-        """Requests that have arrived; those marked REJECTED or FINISHED are only recorded."""
-        self._num_sent += len(requests)
+        """Requests that have arrived; those that have ended already, or are known, are only recorded once."""
         for request in requests:
+            if request.request_id in self._tracker.live or request.request_id in self._ended:
+                self._num_ignored += 1
+                continue
+            self._num_sent += 1
             if request.status is Status.ARRIVED:
-                self._live[request.request_id] = request
+                self._tracker.add(request)
                 self._route_prompt(request)
             else:
                 self._record([request])
 
     def _route_prompt(self, request: Request) -> None:
+        tracked = self._tracker.live[request.request_id]
         choice = self._core.route_prompt(request)
         if choice is None:
-            self._homeless_prompts.append(request)
+            tracked.stage, tracked.instance = Stage.HOMELESS, -1
         else:
+            self._tracker.sent(request.request_id, choice.instance)
             self._calls.spawn(self._submit(choice.instance, request))
 
     async def _submit(self, instance: int, request: Request) -> None:
-        refused = await self._calls.ask(self._instances[instance].submit, [request], self._epochs[instance])
-        if refused:
+        epoch = self._epochs.get(instance, -1)
+        refused = await self._try(self._instances[instance].submit, [request], epoch, self._term)
+        if refused and self._is_at(request, instance, Stage.PROMPT):
             self._num_refused += 1
             self._core.done(instance, request)
             self._route_prompt(request)
 
     async def prefilled(self, offer: Offer) -> None:
         """A prompt is computed; find its KV a decode instance."""
+        request_id = offer.request.request_id
+        if offer.source_epoch < self._incarnations.get(offer.source, offer.source_epoch + 1):
+            self._num_ignored += 1
+            return
+        tracked = self._tracker.live.get(request_id)
+        if tracked is None or not self._is_at(offer.request, offer.source, Stage.PROMPT):
+            self._num_ignored += 1
+            self._calls.tell(self._instances[offer.source].release, request_id)
+            return
         self._core.done(offer.source, offer.request)
-        self._route_offer(offer)
+        if tracked.cancelled:
+            self._calls.tell(self._instances[offer.source].release, request_id)
+            self._abort(offer.request)
+        else:
+            self._route_offer(offer)
 
     def _route_offer(self, offer: Offer) -> None:
         choice = self._core.route_handoff(offer.request)
         if choice is None:
+            self._tracker.offered(offer, -1)
             self._homeless_offers.append(offer)
         else:
+            self._tracker.offered(offer, choice.instance)
             self._calls.spawn(self._offer(choice.instance, offer))
 
     async def _offer(self, instance: int, offer: Offer) -> None:
-        accepted = await self._calls.ask(self._instances[instance].accept, offer, self._epochs[instance])
-        if not accepted:
+        epoch = self._epochs.get(instance, -1)
+        accepted = await self._try(self._instances[instance].accept, offer, epoch, self._term)
+        if accepted is False and self._is_at(offer.request, instance, Stage.OFFERED):
             self._num_refused += 1
             self._core.handoff_undone(instance, offer.request)
             self._route_offer(offer)
 
-    async def report(self, report: Report) -> None:
-        """An instance's load, and who ended there."""
-        self._loads[report.load.index] = report.load
+    async def handoff_failed(self, request_id: int, instance: int, reason: str) -> None:
+        """A decode instance could not get the KV: prefill again."""
+        tracked = self._tracker.live.get(request_id)
+        if tracked is None or tracked.stage is not Stage.OFFERED or tracked.instance != instance:
+            self._num_ignored += 1
+            return
+        self._core.handoff_undone(instance, tracked.request)
+        self._start_over(tracked, reason)
+
+    def _start_over(self, tracked: Tracked, reason: str) -> None:
+        request = tracked.request
+        retries = self._retries[request.request_id] = self._retries.get(request.request_id, 0) + 1
+        if tracked.cancelled:
+            self._abort(request)
+        elif retries > MAX_RETRIES:
+            request.enter(Status.FAILED, self._clock.now())
+            self._changes.append(f"{self._clock.now():.1f} s: request {request.request_id} is given up: {reason}")
+            self._end(request)
+        else:
+            self._recomputed_tokens += rewind(request)
+            self._route_prompt(request)
+
+    async def report(self, report: Report, incarnation: int) -> None:
+        """What has happened at an instance since it last said."""
+        index = report.load.index
+        if incarnation != self._incarnations.get(index):
+            self._num_ignored += 1
+            return
+        self._loads[index] = report.load
+        self._heard_s[index] = time.monotonic()
+        for request_id in report.received:
+            self._tracker.received(request_id, index)
+        for progress in report.progress:
+            self._tracker.progressed(progress, index)
+        self._keep(index, report.step_rows, report.samples, report.transfers)
+        self._lateness_s.append(report.lateness_s)
+        ended = []
         for request in report.ended:
-            self._core.done(report.load.index, request)
-        self._record(report.ended)
-        self._num_reports += 1
-        if self._num_reports % EXPORT_EVERY == 0:
-            await self._export()
+            tracked = self._tracker.live.get(request.request_id)
+            if tracked is None or tracked.instance != index:
+                self._num_ignored += 1
+                continue
+            if tracked.stage is Stage.PROMPT:
+                self._core.done(index, request)
+            else:
+                self._core.handoff_undone(index, request)
+            self._tracker.ended(request.request_id)
+            ended.append(request)
+        self._record(ended)
+
+    def _keep(
+        self, index: int, step_rows: list[FloatArray], samples: FloatArray, transfers: list[TransferTimes]
+    ) -> None:
+        logs = self._step_rows[index]
+        logs.extend([] for _ in range(len(step_rows) - len(logs)))
+        for log, rows in zip(logs, step_rows, strict=False):
+            log.append(rows)
+        self._samples[index].append(samples)
+        self._transfers.extend(transfers)
+
+    def _is_at(self, request: Request, instance: int, stage: Stage) -> bool:
+        tracked = self._tracker.live.get(request.request_id)
+        return tracked is not None and (tracked.instance, tracked.stage) == (instance, stage)
+
+    def _end(self, request: Request) -> None:
+        self._tracker.ended(request.request_id)
+        self._record([request])
+
+    def _abort(self, request: Request) -> None:
+        request.enter(Status.ABORTED, self._clock.now())
+        self._end(request)
 
     def _record(self, requests: list[Request]) -> None:
         fresh = Records()
         for request in requests:
-            self._live.pop(request.request_id, None)
-            fresh.add(request)
-            self._records.add(request)
-        self._num_ended += len(requests)
+            self._ended.add(request.request_id)
+            for records in (fresh, self._fresh, self._records):
+                records.add(request)
         if requests:
             self._num_good += observe_requests(self._metrics, fresh.table(), self._scenario.slo)
 
-    async def _export(self) -> None:
-        await self._calls.ask(self._exporter.add, self._metrics.take())
+    # Cancelling.
+
+    async def cancel(self, request_id: int) -> bool:
+        """The client is gone; False when the request has ended already."""
+        tracked = self._tracker.live.get(request_id)
+        if tracked is None:
+            return False
+        tracked.cancelled = True
+        if tracked.instance < 0:
+            self._homeless_offers = deque(one for one in self._homeless_offers if one.request.request_id != request_id)
+            self._abort(tracked.request)
+        else:
+            await self._try(self._instances[tracked.instance].cancel, request_id, self._term)
+        if tracked.stage is Stage.OFFERED and tracked.source in self._incarnations:
+            self._calls.tell(self._instances[tracked.source].release, request_id)
+        return True
 
     # Roles.
 
     async def observe(self) -> Observation:
-        """The instances as they are now, asked one by one."""
-        loads = [await answer for answer in [self._calls.ask(one.load) for one in self._instances.values()]]
+        """The living instances as they are now, asked one by one."""
+        answers = [self._try(self._instances[index].load) for index in self._incarnations]
+        loads = [load for load in [await answer for answer in answers] if load is not None]
         self._loads.update((load.index, load) for load in loads)
         return Observation(self._clock.now(), tuple(loads))
 
     async def change_role(self, order: RoleOrder) -> bool:
-        """Stop sending work to an instance and have it drain; False when it refuses."""
-        role = self._core.role_if_open(order.instance)
+        """Stop sending work to an instance and have it change; False when it refuses."""
+        index = order.instance
+        role = self._core.role_if_open(index)
         if role is None:
             return False
-        self._core.close(order.instance)
-        instance = self._instances[order.instance]
-        turned_away = await self._calls.ask(instance.begin_drain, order.role, order.epoch, order.cause, order.reason)
-        if turned_away is None:
-            self._core.open(order.instance, role)
-            return False
-        self._changes.append(
-            f"{self._clock.now():.1f} s: {self._names[order.instance]} becomes {order.role}: {order.reason}"
+        self._core.close(index)
+        decided_s = self._clock.now()
+        self._history.change_begins(index, order.role, order.reason, decided_s)
+        turned_away = await self._try(
+            self._instances[index].change_role, order.role, order.epoch, order.cause, order.immediate, self._term
         )
+        if turned_away is None:
+            if index in self._incarnations and self._core.role_if_open(index) is None:
+                self._history.change_refused(index, decided_s)
+                self._core.open(index, role)
+            return False
+        self._changes.append(f"{decided_s:.1f} s: {self._names[index]} becomes {order.role}: {order.reason}")
         for offer in turned_away:
-            self._core.handoff_undone(order.instance, offer.request)
-            self._route_offer(offer)
+            if self._is_at(offer.request, index, Stage.OFFERED):
+                self._core.handoff_undone(index, offer.request)
+                self._route_offer(offer)
         return True
 
     async def serve(self, serving: Serving) -> None:
         """An instance is ready in a role."""
-        self._epochs[serving.instance] = serving.epoch
-        self._core.open(serving.instance, serving.role)
-        for _ in range(len(self._homeless_prompts)):
-            self._route_prompt(self._homeless_prompts.popleft())
+        index = serving.instance
+        if serving.epoch < self._incarnations.get(index, serving.epoch + 1):
+            self._num_ignored += 1
+            return
+        if self._history.role_of(index) is not serving.role:
+            self._metrics.add("baton_role_changes", 1, self._history.role_of(index), serving.role, serving.cause)
+        if self._history.is_changing(index):
+            self._history.change_commits(index, serving.role, serving.drained_s)
+        self._history.serves(index, serving.role, serving.now_s)
+        self._epochs[index] = serving.epoch
+        self._core.close(index)
+        self._core.open(index, serving.role)
+        self._route_homeless()
+
+    def _route_homeless(self) -> None:
+        for tracked in [one for one in self._tracker.live.values() if one.stage is Stage.HOMELESS]:
+            self._route_prompt(tracked.request)
         for _ in range(len(self._homeless_offers)):
             self._route_offer(self._homeless_offers.popleft())
+
+    # Life and death.
+
+    def _welcome(self, index: int, role: Role, first_epoch: int) -> None:
+        self._epochs[index] = self._incarnations[index] = first_epoch
+        self._heard_s[index] = time.monotonic()
+        self._core.open(index, role)
+
+    async def instance_died(self, index: int) -> tuple[Role, int, int, int]:
+        """Take its requests elsewhere. Returns its role, its last epoch, how many it had, and tokens to recompute."""
+        role, epoch = self._history.role_of(index), self._epochs.get(index, 0)
+        if index not in self._incarnations:
+            return role, epoch, 0, 0
+        now = self._clock.now()
+        del self._incarnations[index], self._heard_s[index]
+        self._loads.pop(index, None)
+        self._core.forget(index)
+        self._history.dies(index, now)
+        self._changes.append(f"{now:.1f} s: {self._names[index]} died")
+        before = self._recomputed_tokens
+        losses = self._tracker.losses(index)
+        for loss in losses:
+            tracked = self._tracker.live[loss.request.request_id]
+            if loss.offer is None or loss.offer.source not in self._incarnations:
+                self._start_over(tracked, f"{self._names[index]} died")
+            elif tracked.cancelled:
+                self._calls.tell(self._instances[loss.offer.source].release, loss.request.request_id)
+                self._abort(tracked.request)
+            else:
+                self._route_offer(loss.offer)
+        return role, epoch, len(losses), self._recomputed_tokens - before
+
+    async def instance_lives(self, index: int, instance: Any, role: Role, first_epoch: int) -> None:
+        """A new incarnation serves."""
+        self._instances[index] = instance
+        self._welcome(index, role, first_epoch)
+        self._history.serves(index, role, self._clock.now())
+        self._changes.append(f"{self._clock.now():.1f} s: {self._names[index]} is back as {role}")
+        self._route_homeless()
+
+    async def recover(
+        self,
+        me: Any,
+        clock: Clock,
+        instances: dict[int, Any],
+        exporter: Any,
+        term: int,
+        incarnations: dict[int, int],
+        ended: FloatArray,
+    ) -> set[int]:
+        """Take over from a router that died; returns the ids of all requests that are known here now."""
+        self._clock, self._instances, self._exporter, self._term = clock, dict(instances), exporter, term
+        for row in ended:
+            self._recall(row)
+        inventories: dict[int, Inventory] = {}
+        for index in incarnations:
+            found = await self._try(instances[index].inventory, me, term)
+            if found is not None:
+                inventories[index] = found
+        for index, found in inventories.items():
+            for row in found.ended:
+                self._recall(row)
+            self._epochs[index], self._incarnations[index] = found.load.epoch, incarnations[index]
+            self._heard_s[index] = time.monotonic()
+            self._loads[index] = found.load
+            self._keep(index, found.step_rows, found.samples, found.transfers)
+            self._history.serves(index, found.load.role, clock.now())
+            if found.load.target is None:
+                self._core.open(index, found.load.role)
+        for index, found in inventories.items():
+            self._take_over(index, found, inventories)
+        self._num_sent = len(self._ended) + len(self._tracker.live)
+        self._calls.spawn(self._export_forever())
+        return self._ended | set(self._tracker.live)
+
+    def _recall(self, row: FloatArray) -> None:
+        request_id = int(row[Column.REQUEST_ID])
+        if request_id not in self._ended:
+            self._ended.add(request_id)
+            self._records.values.extend(row.tolist())
+
+    def _take_over(self, index: int, found: Inventory, inventories: dict[int, Inventory]) -> None:
+        """Put the requests of one instance back on the books."""
+        for request in found.prompts:
+            self._tracker.add(request)
+            self._tracker.sent(request.request_id, index)
+            self._core.book_prompt(index, request)
+        for request in found.decoding:
+            tracked = self._tracker.add(request)
+            tracked.stage, tracked.instance = Stage.DECODING, index
+            self._core.book_handoff(index, request)
+        for offer in found.incoming:
+            self._tracker.add(offer.request)
+            self._tracker.offered(offer, index)
+            self._core.book_handoff(index, offer.request)
+        for progress in found.progress:
+            self._tracker.progressed(progress, index)
+        taken = {offer.request.request_id for other in inventories.values() for offer in other.incoming}
+        held = {request.request_id for other in inventories.values() for request in other.decoding}
+        for offer in found.outgoing:
+            if offer.request.request_id in held or offer.request.request_id in self._ended:
+                self._calls.tell(self._instances[index].release, offer.request.request_id)
+            elif offer.request.request_id not in taken:
+                self._tracker.add(offer.request)
+                self._route_offer(offer)
+
+    async def _try(self, method: Any, *arguments: Any) -> Any:
+        """The answer, or None from an instance that has died: its supervisor will say so."""
+        try:
+            return await self._calls.ask(method, *arguments)
+        except ray.exceptions.RayActorError:
+            return None
 
     # Watching.
 
     async def snapshot(self) -> Snapshot:
-        loads = tuple(self._loads[index] for index in sorted(self._loads))
-        return Snapshot(self._clock.now(), self._num_sent, self._num_ended, self._num_good, loads, tuple(self._changes))
+        now = time.monotonic()
+        fresh, self._fresh = self._fresh, Records()
+        return Snapshot(
+            now_s=self._clock.now(),
+            num_sent=self._num_sent,
+            num_ended=len(self._ended),
+            num_good=self._num_good,
+            loads=tuple(self._loads[index] for index in sorted(self._loads)),
+            changes=tuple(self._changes),
+            silent_s={index: now - heard_s for index, heard_s in self._heard_s.items()},
+            ended=fresh.copy(),
+        )
 
     async def unfinished(self) -> list[Request]:
-        """Requests that have not ended, as they were when they were sent here last."""
-        return list(self._live.values())
+        """Requests that have not ended, as they were when they were heard of last."""
+        return [tracked.request for tracked in self._tracker.live.values()]
+
+    async def watch(self) -> None:
+        """Never returns; fails when this process dies."""
+        await asyncio.Event().wait()
+
+    async def _export_forever(self) -> None:
+        while True:
+            await asyncio.sleep(EXPORT_INTERVAL_S)
+            await self._export()
+
+    async def _export(self) -> None:
+        await self._try(self._exporter.put, f"router/{self._term}", self._metrics)
+
+    async def set_exporter(self, exporter: Any) -> None:
+        self._exporter = exporter
 
     async def finish(self) -> RouterHistory:
         """Say what is still unsaid and hand over the records."""
         await self._export()
-        return RouterHistory(self._records.table(), self._num_refused, self._calls.count)
+        self._history.end(self._clock.now())
+        empty = np.empty((0, WIDTH))
+        return RouterHistory(
+            records=self._records.table() if len(self._records) else empty,
+            step_rows=[[np.concatenate(log) for log in logs] for logs in self._step_rows],
+            samples=[np.concatenate(parts) if parts else np.empty((0, 6)) for parts in self._samples],
+            transfers=self._transfers,
+            lateness_s=np.concatenate([np.empty(0), *self._lateness_s]),
+            spans=self._history.spans,
+            changes=self._history.changes,
+            num_refused=self._num_refused,
+            num_ignored=self._num_ignored,
+            recomputed_tokens=self._recomputed_tokens,
+            num_calls=self._calls.count,
+            cpu_s=time.process_time(),
+        )

@@ -78,6 +78,14 @@ class Fabric:
         self._on_end = on_end
         self._leaving: dict[Nic, dict[Flow, None]] = {}
         self._entering: dict[Nic, dict[Flow, None]] = {}
+        self._told: dict[Nic, int] = {}
+
+    def tell_leaving(self, nic: Nic, flows: int, now: float) -> None:
+        """How many flows leave a NIC in all, where this fabric only knows those that come to one receiver."""
+        self._told[nic] = flows
+        leaving = self._leaving.get(nic)
+        if leaving:
+            self._share(leaving, {}, now)
 
     def start(self, handoff: Handoff, link: LinkSpec, now: float) -> Flow:
         """Send the KV of a handoff, all of which is computed."""
@@ -94,7 +102,7 @@ class Fabric:
     def _add(self, flow: Flow, now: float) -> Flow:
         leaving = self._leaving.setdefault(flow.leaving, {})
         entering = self._entering.setdefault(flow.entering, {})
-        alone = not leaving and not entering
+        alone = not leaving and not entering and not self._told
         leaving[flow] = entering[flow] = None
         if alone:
             self._set_rate(flow, flow.link.effective_bytes_s, now)
@@ -117,6 +125,8 @@ class Fabric:
 
     def _share_of(self, flow: Flow) -> float:
         sharers = max(len(self._leaving[flow.leaving]), len(self._entering[flow.entering]))
+        if self._told:
+            sharers = max(sharers, self._told.get(flow.leaving, 0))
         return flow.link.effective_bytes_s / sharers
 
     def _share(self, leaving: dict[Flow, None], entering: dict[Flow, None], now: float) -> None:

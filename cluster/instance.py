@@ -327,6 +327,19 @@ class Instance:
 
     # Cancelling.
 
+    def find(self, request_id: int) -> Request | None:
+        """A request that waits, prefills or decodes here; not one whose KV is on its way in or out."""
+        for request in self.scheduler.waiting:
+            if request.request_id == request_id:
+                return request
+        for batch in self.batches:
+            for request in (*batch.prefilling, *batch.ready):
+                if request.request_id == request_id:
+                    return request
+            if request_id in batch.members:
+                return batch.members[request_id]
+        return None
+
     def abort(self, request: Request) -> list[Event]:
         """Drop a cancelled request that is here, and free its KV here.
 

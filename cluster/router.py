@@ -194,6 +194,14 @@ class Router:
         handoffs.book(instance, self._kv_tokens(request))
         return Choice(instance, self.decode_policy, load, len(handoffs.ids))
 
+    def book_prompt(self, instance: int, request: Request) -> None:
+        """Take over a prompt that another router sent there; `hands_over` says what that one settled."""
+        self.prompts.book(instance, self._prompt_tokens(request))
+
+    def book_handoff(self, instance: int, request: Request) -> None:
+        """Take over a handoff that another router sent there."""
+        self.handoffs.book(instance, self._kv_tokens(request))
+
     def done(self, instance: int, request: Request) -> None:
         """The prompt is computed and its KV will leave, or the request has ended there."""
         if request.hands_over:

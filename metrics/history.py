@@ -25,11 +25,20 @@ class RoleHistory:
         """The role it plays, or played when it went down."""
         return self._open[index][0]
 
+    def is_changing(self, index: int) -> bool:
+        return index in self._pending
+
     def change_begins(self, index: int, new_role: Role, reason: str, now: float) -> None:
         """An instance starts to drain."""
         role = self.role_of(index)
         self._pending[index] = RoleChange(index, role, new_role, reason, now, nan, nan)
         self._note(index, role, Phase.DRAINING, now)
+
+    def change_refused(self, index: int, now: float) -> None:
+        """It serves on: the order came too late."""
+        change = self._pending.pop(index, None)
+        if change is not None:
+            self._note(index, Role(change.old_role), Phase.SERVING, now)
 
     def change_commits(self, index: int, role: Role, now: float) -> None:
         """It is drained, and becoming ready in its new role."""

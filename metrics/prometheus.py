@@ -108,10 +108,7 @@ class HistogramCounts:
 
 
 class MetricStore(Collector):
-    """Values of all metrics by label values. Counters and histograms only ever add.
-
-    A sender fills one of its own and ships it; the exporter merges what arrives and is scraped.
-    """
+    """Values of all metrics by label values. Counters and histograms only ever add."""
 
     def __init__(self) -> None:
         self._counters: dict[tuple[str, tuple[str, ...]], float] = {}
@@ -173,14 +170,10 @@ class MetricStore(Collector):
             for (name, labels), series in other._histograms.items():
                 self._series(name, labels).merge(series)
 
-    def take(self) -> "MetricStore":
-        """What was added since the last call, and the gauges as they are; sums start again from nothing."""
-        taken = MetricStore()
+    def drop_gauges(self) -> None:
+        """Forget all levels."""
         with self._lock:
-            taken._counters, self._counters = self._counters, {}
-            taken._histograms, self._histograms = self._histograms, {}
-            taken._gauges = dict(self._gauges)
-        return taken
+            self._gauges.clear()
 
     def collect(self) -> Iterator[Metric]:
         """One family per metric of the table, with the series seen so far."""

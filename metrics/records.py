@@ -76,6 +76,10 @@ class Records:
     def __len__(self) -> int:
         return len(self.values) // WIDTH
 
+    def copy(self) -> FloatArray:
+        """(requests, columns) in order of ending; more can be added afterwards."""
+        return as_rows(self.values[:], WIDTH)
+
     def table(self) -> FloatArray:
         """(requests, columns), in order of request id. Nothing can be added any more."""
         rows = as_rows(self.values, WIDTH)

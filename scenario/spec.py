@@ -89,6 +89,10 @@ class LiveConfig:
     """Share of the modelled KV bytes that is really shipped; 1.0 is the real size."""
     kv_budget_bytes: int = 256 * 1024 * 1024
     """Real KV bytes a receiver lets into flight at once."""
+    report_delay_s: float = 0.02
+    """Wall seconds for which an instance gathers news before it reports to the router."""
+    silence_timeout_s: float = 5.0
+    """Wall seconds without a report after which an instance counts as hung, and is replaced."""
     metrics_port: int = 9400
     metrics_host: str = "127.0.0.1"
 
@@ -97,6 +101,10 @@ class LiveConfig:
             raise ConfigError(f"live.time_scale is {self.time_scale}; it must be above 0")
         if not 0 <= self.kv_bytes_scale <= 1:
             raise ConfigError(f"live.kv_bytes_scale is {self.kv_bytes_scale}; it must be in [0, 1]")
+        if not self.report_delay_s >= 0:
+            raise ConfigError(f"live.report_delay_s is {self.report_delay_s}; it must not be negative")
+        if not self.silence_timeout_s >= 1:
+            raise ConfigError(f"live.silence_timeout_s is {self.silence_timeout_s}; it must be at least 1")
         if self.kv_budget_bytes < 1:
             raise ConfigError(f"live.kv_budget_bytes is {self.kv_budget_bytes}; it must be at least 1")
         if not 0 <= self.metrics_port < 65536:

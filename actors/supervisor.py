@@ -1,0 +1,220 @@
+"""Life and death of the actors of a run, seen from the driver: who has died is replaced, and others are told.
+
+A death is noticed by a call that never returns failing, or, for an instance that hangs, by its silence.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from math import nan
+from typing import Any
+from urllib.parse import urlsplit
+
+import ray
+import ray.exceptions
+
+from actors.clock import Clock
+from actors.deployment import Deployment
+from actors.messages import Snapshot
+from cluster.errors import BatonError, InstanceLost
+from metrics.records import WIDTH, Records, as_rows
+from scenario.build import instance_names
+from scenario.spec import Scenario
+
+ANSWER_TIMEOUT_S = 60.0
+SNAPSHOT_TIMEOUT_S = 15.0
+"""A router that takes longer to say how things stand counts as hung."""
+
+
+@dataclass(slots=True)
+class Recovery:
+    """One death and what it took to get over it. Times are scenario seconds."""
+
+    who: str
+    detected_s: float
+    recovered_s: float = nan
+    disturbed: int = 0
+    """Requests that were with the dead, or on their way to it."""
+    recomputed_tokens: int = 0
+    sent_again: int = 0
+    """Requests that the driver sent again because no actor knew of them any more."""
+
+
+class Supervisor:
+    """Creates the actors of a run and keeps them alive until `close`.
+
+    `router`, `exporter` and `instances` are the handles to use now. `on_new_router(known)` is told which
+    requests a new router knows, so that the others can be sent again; it returns how many were.
+    """
+
+    def __init__(self, scenario: Scenario, clock_of: Callable[[], Clock]) -> None:
+        self._scenario = scenario
+        self._deployment = Deployment(scenario)
+        self._clock_of = clock_of
+        self._names = instance_names(scenario)
+        self._incarnations: dict[int, int] = dict.fromkeys(range(len(self._names)), 0)
+        self._ended = Records()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lock = asyncio.Lock()
+        self._term = 1
+        self._num_planners = 0
+        self.recoveries: list[Recovery] = []
+        self.on_new_router: Callable[[set[int]], int] = lambda _: 0
+        self.instances: dict[int, Any] = {}
+
+    async def deploy(self) -> str:
+        """Create everybody; returns the URL of the metrics. Raises ConfigError when the port is taken."""
+        self.exporter = self._deployment.exporter(self._scenario.live.metrics_port)
+        self.url = str(await ask(self.exporter.start))
+        self.router, self.planner = self._deployment.router(), self._deployment.planner()
+        self.instances = {
+            index: self._deployment.instance(index, role, 0) for index, role in enumerate(self._scenario.roles)
+        }
+        for actor in (self.router, self.planner, *self.instances.values()):
+            await ask(actor.__ray_ready__)
+        return self.url
+
+    async def start(self) -> None:
+        """Let everybody join the run, and begin to watch over them."""
+        self.clock = self._clock_of()
+        await ask(self.router.start, self.clock, self.instances, self.exporter, self._term, dict(self._incarnations))
+        for instance in self.instances.values():
+            await ask(instance.start, self.clock, self.router, self.exporter, self.instances, self._term)
+        await ask(self.planner.start, self.clock, self.router, self.exporter, "planner/0")
+        for index, instance in self.instances.items():
+            self._watch(instance, partial(self._replace_instance, index))
+        self._watch(self.router, self._replace_router)
+        self._watch(self.planner, self._replace_planner)
+        self._watch(self.exporter, self._replace_exporter)
+
+    def _watch(self, actor: Any, replace: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(self._watch_over(actor, replace))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watch_over(self, actor: Any, replace: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await actor.watch.remote()
+        except ray.exceptions.RayActorError:
+            async with self._lock:
+                await replace()
+
+    async def snapshot(self) -> Snapshot:
+        """How the run stands; also keeps records safe from the router's death, and ends instances that hang."""
+        while True:
+            router = self.router
+            try:
+                snapshot: Snapshot = await asyncio.wait_for(router.snapshot.remote(), SNAPSHOT_TIMEOUT_S)
+                break
+            except TimeoutError:
+                ray.kill(router)
+            except ray.exceptions.RayActorError:
+                pass
+            await self._successor(router)
+        self._ended.values.extend(snapshot.ended.ravel().tolist())
+        for index, silent_s in snapshot.silent_s.items():
+            if silent_s > self._scenario.live.silence_timeout_s:
+                ray.kill(self.instances[index])
+        return snapshot
+
+    async def _successor(self, router: Any) -> None:
+        """Wait until another router is in office."""
+        while self.router is router:
+            await asyncio.sleep(0.05)
+
+    async def _replace_instance(self, index: int) -> None:
+        recovery = Recovery(self._names[index], self.clock.now())
+        self.recoveries.append(recovery)
+        name = f"{self._names[index]}/{self._incarnations[index]}"
+        await self._tell(self.exporter.mourn, name)
+        died = await self._tell(self.router.instance_died, index)
+        del self.instances[index]
+        for peer in self.instances.values():
+            await self._tell(peer.peer_died, index)
+        if died is None:
+            died = self._scenario.roles[index], self._incarnations[index], 0, 0
+        role, epoch, recovery.disturbed, recovery.recomputed_tokens = died
+        first_epoch = self._incarnations[index] = max(epoch, self._incarnations[index]) + 2
+        instance = self._deployment.instance(index, role, first_epoch)
+        await ask(instance.start, self.clock, self.router, self.exporter, self.instances, self._term)
+        await ask(instance.set_peer, index, instance)
+        for peer in self.instances.values():
+            await self._tell(peer.set_peer, index, instance)
+        self.instances[index] = instance
+        await self._tell(self.router.instance_lives, index, instance, role, first_epoch)
+        self._watch(instance, partial(self._replace_instance, index))
+        recovery.recovered_s = self.clock.now()
+
+    async def _replace_router(self) -> None:
+        recovery = Recovery("router", self.clock.now())
+        self.recoveries.append(recovery)
+        self._term += 1
+        router = self._deployment.router()
+        await ask(router.__ray_ready__)
+        known = await ask(
+            router.recover,
+            router,
+            self.clock,
+            self.instances,
+            self.exporter,
+            self._term,
+            dict(self._incarnations),
+            as_rows(self._ended.values[:], WIDTH),
+        )
+        self.router = router
+        await self._tell(self.planner.set_router, router)
+        self._watch(router, self._replace_router)
+        recovery.sent_again = self.on_new_router(known)
+        recovery.recovered_s = self.clock.now()
+
+    async def _replace_planner(self) -> None:
+        recovery = Recovery("planner", self.clock.now())
+        self.recoveries.append(recovery)
+        self._num_planners += 1
+        self.planner = self._deployment.planner()
+        await ask(self.planner.start, self.clock, self.router, self.exporter, f"planner/{self._num_planners}")
+        self._watch(self.planner, self._replace_planner)
+        recovery.recovered_s = self.clock.now()
+
+    async def _replace_exporter(self) -> None:
+        recovery = Recovery("exporter", self.clock.now())
+        self.recoveries.append(recovery)
+        exporter = self._deployment.exporter(urlsplit(self.url).port or 0)
+        await ask(exporter.start)
+        self.exporter = exporter
+        for actor in (self.router, self.planner, *self.instances.values()):
+            await self._tell(actor.set_exporter, exporter)
+        self._watch(exporter, self._replace_exporter)
+        recovery.recovered_s = self.clock.now()
+
+    async def _tell(self, method: Any, *arguments: Any) -> Any:
+        """The answer, or None from somebody who has died, too."""
+        try:
+            return await ask(method, *arguments)
+        except ray.exceptions.RayActorError:
+            return None
+
+    async def settle(self) -> None:
+        """Wait until nobody is being replaced."""
+        async with self._lock:
+            pass
+
+    async def close(self) -> None:
+        """Stop watching and end all actors."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._deployment.close()
+
+
+async def ask(method: Any, *arguments: Any) -> Any:
+    """An actor's answer with a deadline; its BatonError is raised as itself."""
+    try:
+        return await asyncio.wait_for(method.remote(*arguments), ANSWER_TIMEOUT_S)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, BatonError):
+            raise error.cause from None
+        raise
+    except TimeoutError:
+        raise InstanceLost(f"{method} has not answered for {ANSWER_TIMEOUT_S:.0f} s") from None
