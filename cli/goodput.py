@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from scenario.spec import Scenario
+    from sim.capacity import Capacity
     from sim.goodput import GoodputResult, Trial
     from sim.probe import Finding
 
@@ -39,23 +40,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from sim.capacity import goodput_of
+    from sim.capacity import capacity_of
+    from sim.probe import Probe
     from sim.sustain import Sampling
 
     scenario = searched_scenario(arguments)
     counted = scenario.workload.num_requests or scenario.workload.resample
     sampling = Sampling(counted, _MAX_FACTOR * counted) if counted else Sampling()
     shows = sys.stderr.isatty() and not arguments.quiet
-    result = goodput_of(
-        scenario,
+    capacity = capacity_of(
+        Probe(scenario, sampling=sampling, drift_limit=arguments.tolerance),
         hint=arguments.request_rate,
         lowest=arguments.min_rate,
         highest=arguments.max_rate,
         relative_tolerance=arguments.tolerance,
-        sampling=sampling,
         on_trial=_show if shows else None,
     )
-    plain = _plain(scenario, result)
+    result = capacity.goodput
+    plain = _plain(scenario, capacity)
     if arguments.out:
         _write(arguments.out, scenario, result, plain)
     if arguments.json:
@@ -85,10 +87,10 @@ def _show(trial: "Trial[Finding]") -> None:
     print(f"{trial.request_rate:10.4g} req/s  {verdict.reason or 'sustained'}", file=sys.stderr)
 
 
-def _plain(scenario: "Scenario", result: "GoodputResult[Finding]") -> dict[str, Any]:
+def _plain(scenario: "Scenario", capacity: "Capacity") -> dict[str, Any]:
     from metrics.summary import baton_version
-    from sim.limits import limit_in_words
 
+    result = capacity.goodput
     rate, refusal = result.request_rate, result.refusal
     return {
         "name": scenario.name,
@@ -101,7 +103,7 @@ def _plain(scenario: "Scenario", result: "GoodputResult[Finding]") -> dict[str, 
         "goodput_per_gpu": None if rate is None else rate / scenario.num_gpus,
         "attainment": result.attainment,
         "fails_at": None if refusal is None else refusal.request_rate,
-        "limit": None if refusal is None else limit_in_words(refusal.verdict),
+        "limit": capacity.limit or None,
         "history": [{"request_rate": trial.request_rate, **asdict(trial.verdict.verdict)} for trial in result.history],
     }
 

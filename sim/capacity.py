@@ -1,42 +1,56 @@
 """The goodput of a scenario: where to begin, and the search over simulated rates."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.role import Role
 from scenario.build import kv_capacity
 from scenario.spec import Scenario
 from sim.goodput import GoodputResult, Trial, find_goodput
+from sim.limits import limit_in_words
 from sim.probe import Finding, Probe
-from sim.sustain import Sampling
 from sim.unloaded import Unloaded, unloaded
 
 _FIRST_LOAD = 0.5
 
 
-def goodput_of(
-    scenario: Scenario,
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A search, and the same requests served one at a time beside it."""
+
+    goodput: GoodputResult[Finding]
+    alone: Unloaded
+
+    @property
+    def limit(self) -> str:
+        """What stands in the way of a higher rate, in words; empty when nothing does."""
+        refusal = self.goodput.refusal
+        return "" if refusal is None else limit_in_words(refusal.verdict, self.alone.usage)
+
+
+def capacity_of(
+    probe: Probe,
     *,
     hint: float | None = None,
     lowest: float | None = None,
     highest: float | None = None,
     relative_tolerance: float = 0.02,
-    sampling: Sampling | None = None,
     on_trial: Callable[[Trial[Finding]], None] | None = None,
-) -> GoodputResult[Finding]:
+) -> Capacity:
     """The highest rate (requests/s) that a scenario sustains, its traffic rescaled from rate to rate.
 
-    Raises ConfigError when the SLOs cannot be met at any rate, and what loading the workload raises.
+    Raises ConfigError when the SLOs cannot be met at any rate.
     """
-    probe = Probe(scenario, sampling=sampling, drift_limit=relative_tolerance)
     alone = unloaded(probe)
-    return find_goodput(
+    goodput = find_goodput(
         probe.at,
-        hint=hint or first_rate(scenario, alone),
+        hint=hint or first_rate(probe.scenario, alone),
         lowest=lowest,
         highest=highest,
         relative_tolerance=relative_tolerance,
         on_trial=on_trial,
     )
+    return Capacity(goodput, alone)
 
 
 def first_rate(scenario: Scenario, alone: Unloaded) -> float:
@@ -49,4 +63,4 @@ def first_rate(scenario: Scenario, alone: Unloaded) -> float:
         for role in scenario.roles
         if role is not Role.PREFILL
     )
-    return _FIRST_LOAD * min(stages / alone.prefill_s, seats / alone.e2e_s)
+    return _FIRST_LOAD * min(stages / alone.prefill_s, seats / alone.stay_s)

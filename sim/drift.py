@@ -1,7 +1,7 @@
 """Whether the number of unfinished requests grows, and how far the figure can be trusted."""
 
-from dataclasses import dataclass
-from math import inf, sqrt
+from dataclasses import dataclass, replace
+from math import ceil, inf, sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -11,13 +11,15 @@ from metrics.records import Column, FloatArray
 
 _NUM_BATCHES = 16
 _MIN_SERVED = 20
-_MIN_STAYS = 10
+_LONG_STAY = 95
+"""Percentile of stays that counts: those who stay longest are most of whom one finds."""
+_MIN_STAYS = 5
 _MIN_WARM_UP, _MAX_WARM_UP = 0.1, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Compares the two halves of what is left of a run after twice the time that a request stays."""
+    """Compares the two halves of what is left of a run after the time that a long request stays."""
 
     growth: float
     """Unfinished requests that an arrival finds, more of them per arrival: the share that piles up."""
@@ -26,27 +28,37 @@ class Drift:
     walk_error: float
     """The same of a queue that does not, and wanders as arrivals and lengths come: all of it may be chance."""
     is_filling: bool
-    """The arrivals span fewer than ten times what an early request stays: growth may be filling up."""
+    """The arrivals span fewer than five times what a long early request stays: growth may be filling up."""
 
     UNKNOWN: ClassVar["Drift"]
 
     @classmethod
-    def of(cls, records: FloatArray) -> "Drift":
-        """Drift of a run by its records, in order of arrival; UNKNOWN for a few requests."""
+    def of(cls, records: FloatArray, period_s: float | None = None) -> "Drift":
+        """Drift of a run by its records, in order of arrival; UNKNOWN for a few requests.
+
+        Traffic that comes again every `period_s` is compared over whole periods.
+        """
         served = records[records[:, Column.STATUS] == Status.FINISHED]
         if len(served) < _MIN_SERVED:
             return cls.UNKNOWN
         arrival_s = served[:, Column.ARRIVAL_S]
         stay_s = served[:, Column.FINISHED_S] - arrival_s
         span_s = max(arrival_s[-1] - arrival_s[0], 1e-9)
+        is_filling = bool(span_s < _MIN_STAYS * np.percentile(stay_s[: len(stay_s) // 10], _LONG_STAY))
+
+        warm_up = min(max(np.percentile(stay_s, _LONG_STAY) / span_s, _MIN_WARM_UP), _MAX_WARM_UP)
+        start_s = arrival_s[0] + warm_up * span_s
+        if period_s is not None:
+            end_s = ceil(arrival_s[-1] / period_s) * period_s
+            num_pairs = int((end_s - start_s) / (2 * period_s))
+            start_s = end_s - 2 * num_pairs * period_s
+            is_filling |= not num_pairs
         finished_s = np.sort(served[:, Column.FINISHED_S])
         found = np.arange(len(served)) - np.searchsorted(finished_s, arrival_s, side="right")
-
-        warm_up = min(max(2 * np.median(stay_s) / span_s, _MIN_WARM_UP), _MAX_WARM_UP)
-        settled = found[np.searchsorted(arrival_s, arrival_s[0] + warm_up * span_s) :].astype(np.float64)
+        settled = found[np.searchsorted(arrival_s, start_s) :].astype(np.float64)
         half = len(settled) // 2
         if half < _NUM_BATCHES:
-            return cls.UNKNOWN
+            return replace(cls.UNKNOWN, is_filling=is_filling)
         growth = (settled[half:].mean() - settled[:half].mean()) / half
         _, error = mean_and_error(settled - growth * np.arange(len(settled)))
         # Means over the halves of a random walk, whose steps have variance v, differ by 2/3 half v.
@@ -56,7 +68,7 @@ class Drift:
             growth=float(growth),
             error=2 * error / half,
             walk_error=max(2 * error / half, sqrt(2 / 3 * step_variance / half)),
-            is_filling=bool(span_s < _MIN_STAYS * np.median(stay_s[: len(stay_s) // 10])),
+            is_filling=is_filling,
         )
 
 

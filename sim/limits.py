@@ -1,56 +1,60 @@
-"""Why a rate is too high, in words: the SLO that is missed, and the resource behind it."""
+"""Why a rate is too high, in words: the SLO that is missed, and the resource behind it.
+
+Of those who missed it, the part of their stay that is most longer than for requests served one at a time
+tells which resource is short; of a backlog, the part that grows most in the course of the run.
+"""
 
 from sim.probe import Finding
 from sim.sustain import Verdict
 from sim.usage import RoleUsage, Usage
 
-_FULL = 0.85
-"""KV pools fuller than this are short of room: the rest is what requests do not fit into."""
+_FULL = 0.80
+"""A KV pool fuller than this is short of room: what is left is less than the next request needs."""
+
+_PARTS = {"TTFT": ("queue", "prefill"), "TPOT": ("room", "transfer", "seat", "steps")}
 
 
-def limit_in_words(finding: Finding) -> str:
-    """What kept a rate from passing, or would first as it rises."""
-    verdict, usage = finding.verdict, finding.usage
+def limit_in_words(finding: Finding, alone: Usage) -> str:
+    """What kept a rate from passing; `alone` is the usage of unloaded requests."""
+    usage = finding.usage
     if usage is None:
-        return verdict.reason
-    missed = _missed(verdict)
-    if missed == "TPOT":
-        return f"TPOT: {_why_slow_tokens(usage)}"
-    if missed == "E2E" and usage.decode_s > usage.queue_s + usage.prefill_s:
-        return f"E2E: {_why_slow_tokens(usage)}"
-    if missed == "load" and usage.room_s + usage.transfer_s > usage.queue_s:
-        return f"a growing backlog: {_why_slow_tokens(usage)}"
-    label = "a growing backlog" if missed == "load" else missed
-    return f"{label}: {_why_slow_prompts(usage)}"
+        return finding.verdict.reason
+    missed = _missed(finding.verdict)
+    if missed == "backlog":
+        part = max(usage.growth_s, key=lambda one: usage.growth_s[one])
+    else:
+        parts, best = usage.missed_s[missed], alone.per_token_s if missed == "TPOT" else alone.parts_s
+        part = max(_PARTS.get(missed, tuple(parts)), key=lambda one: parts[one] - best[one])
+    return f"{missed}: {_why(part, usage, alone)}"
 
 
 def _missed(verdict: Verdict) -> str:
-    """The SLO that fewest requests met; "load" where they are met and the load is not kept up."""
-    worst = min(verdict.attainment_by_slo, key=lambda name: verdict.attainment_by_slo[name], default="load")
-    return worst if "good" in verdict.reason else "load"
+    """The SLO that fewest requests met, or the backlog where they are met and the load is not kept up with."""
+    shares = verdict.attainment_by_slo
+    is_short = "good" in verdict.reason and shares
+    return min(shares, key=lambda name: shares[name]) if is_short else "backlog"
 
 
-def _why_slow_prompts(usage: Usage) -> str:
-    role, own = _of(usage, "prefill", "mixed")
-    if usage.queue_s < usage.prefill_s:
-        return f"a prefill step alone takes {_ms(usage.prefill_s)} on average, and the queue before it {_ms(usage.queue_s)}"
-    wait = f"prompts queue {_ms(usage.queue_s)} on average"
-    if own.kv_use > _FULL:
-        whose = "prefill" if role == "prefill" else "the"
-        return f"{wait} because {whose} KV memory is {_percent(own.kv_use)} full"
-    return f"{wait}, {role} instances compute {_percent(own.busy)} of the time"
-
-
-def _why_slow_tokens(usage: Usage) -> str:
+def _why(part: str, usage: Usage, alone: Usage) -> str:
+    taken, best = _time(usage.parts_s[part]), _time(alone.parts_s[part])
+    if part in ("queue", "prefill"):
+        role, own = _of(usage, "prefill", "mixed")
+        if part == "prefill":
+            return f"a prefill takes {taken} in steps shared with others, {best} alone"
+        if own.kv_use > _FULL:
+            return f"prompts queue {taken}, KV memory of {role} instances is {_percent(own.kv_use)} full"
+        return f"prompts queue {taken}, {role} instances compute {_percent(own.busy)} of the time"
     role, own = _of(usage, "decode", "mixed")
-    if usage.transfer_s > max(usage.room_s, 0.5 * usage.decode_s):
-        return f"the link is slow or busy, a KV transfer takes {_ms(usage.transfer_s)} on average"
-    if usage.room_s > 0.25 * usage.decode_s:
-        return f"KV memory at decode is {_percent(own.kv_use)} full, and handoffs wait {_ms(usage.room_s)} for room"
-    step = f"a decode step takes {_ms(own.decode_step_s)} at {own.batch:.0f} sequences on average"
+    if part == "room":
+        return f"handoffs wait {taken} for room, KV memory of {role} instances is {_percent(own.kv_use)} full"
+    if part == "transfer":
+        return f"KV transfers take {taken} on the shared link, {best} alone"
+    if part == "seat":
+        return f"sequences wait {taken} for a seat among the {own.batch:.0f} of a batch"
+    steps = f"steps with {own.batch:.0f} sequences take {_time(own.decode_step_s)}, KV memory is {_percent(own.kv_use)} full"
     if role == "mixed":
-        return f"{step}, and steps with prompts take {_percent(own.prompt_share)} of the time"
-    return f"{step}, KV memory is {_percent(own.kv_use)} full"
+        return f"{steps}, and steps with prompts take {_percent(own.prompt_share)} of the time"
+    return f"decode {steps}"
 
 
 def _of(usage: Usage, *roles: str) -> tuple[str, RoleUsage]:
@@ -58,7 +62,7 @@ def _of(usage: Usage, *roles: str) -> tuple[str, RoleUsage]:
     return role, usage.roles[role]
 
 
-def _ms(seconds: float) -> str:
+def _time(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
 
 

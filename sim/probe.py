@@ -67,8 +67,10 @@ class Probe:
             except StalledError as error:
                 usage.append(None)
                 return stalled(str(error), num_requests)
-            usage.append(Usage.of(result))
-            return judge(result.records, self.scenario.slo, drift_limit=self._drift_limit)
+            usage.append(Usage.of(result, self.scenario.slo))
+            return judge(
+                result.records, self.scenario.slo, drift_limit=self._drift_limit, period_s=self.traffic.period_s
+            )
 
         verdict = sustains(judged, self.sampling)
         return Finding(verdict, usage[-1])

@@ -63,13 +63,25 @@ class Verdict:
     num_requests: int
 
 
-def only(slo: SloSpec, field: str) -> SloSpec:
-    """The SLO with one of its targets alone, by field."""
-    return replace(SloSpec(attainment=slo.attainment), **{field: getattr(slo, field)})
+def each_target(slo: SloSpec) -> dict[str, SloSpec]:
+    """The targets that are given (TTFT, TPOT, E2E), each as an SLO of its own."""
+    alone = SloSpec(attainment=slo.attainment)
+    return {
+        name: replace(alone, **{field: getattr(slo, field)})
+        for name, field in SLO_FIELDS.items()
+        if getattr(slo, field) is not None
+    }
 
 
-def judge(records: FloatArray, slo: SloSpec, *, drift_limit: float, max_delay_s: float = MAX_DELAY_S) -> Verdict:
-    """Judge a run by the records of all its requests.
+def judge(
+    records: FloatArray,
+    slo: SloSpec,
+    *,
+    drift_limit: float,
+    period_s: float | None = None,
+    max_delay_s: float = MAX_DELAY_S,
+) -> Verdict:
+    """Judge a run by the records of all its requests, whose traffic may come again every `period_s`.
 
     `drift_limit`: growth that is let pass. At a rate R a growing share d of arrivals means that R (1 - d) are
     served, so a limit of the search's relative tolerance costs no more than that tolerance.
@@ -80,13 +92,9 @@ def judge(records: FloatArray, slo: SloSpec, *, drift_limit: float, max_delay_s:
     attainment, attainment_error = mean_and_error(good.astype(np.float64))
     delays = ttft_parts_s(records)["queue"]
     delay_s = float(np.nanmedian(delays)) if not np.isnan(delays).all() else 0.0
-    drift = Drift.of(records)
+    drift = Drift.of(records, period_s)
 
-    by_slo = {
-        name: float(meets(records, only(slo, field)).mean())
-        for name, field in SLO_FIELDS.items()
-        if getattr(slo, field) is not None
-    }
+    by_slo = {name: float(meets(records, target).mean()) for name, target in each_target(slo).items()}
     reasons = {
         f"{_percent(attainment)} of requests are good": attainment < slo.attainment,
         f"half of the prompts wait longer than {delay_s:.3g} s": delay_s > max_delay_s,

@@ -31,6 +31,8 @@ class Traffic:
         self._rows = None if spec.trace is None else loaded
         self.own_rate = spec.request_rate or (_mean_rate(spec.phases) if self._rows is None else loaded.request_rate)
         """Requests/s as the scenario has them; None for a trace whose requests all come at once."""
+        self.period_s = sum(phase.duration_s for phase in spec.phases) if len(spec.phases) > 1 else None
+        """After which several phases begin again."""
 
     def spec(self, request_rate: float, num_requests: int) -> WorkloadSpec:
         """The workload that gives just the requests of `trace` to whoever loads it."""

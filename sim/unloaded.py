@@ -7,13 +7,14 @@ import numpy as np
 
 from cluster.errors import ConfigError
 from cluster.request import Status
-from metrics.latency import e2e_s, tpot_s, ttft_parts_s, ttft_s
+from metrics.latency import e2e_s, tpot_s, ttft_s
 from metrics.records import Column, FloatArray
 from metrics.slo import SloSpec, meets
 from scenario.build import request_limit_tokens
 from scenario.spec import Scenario
 from sim.probe import Probe
-from sim.sustain import SLO_FIELDS, only
+from sim.sustain import SLO_FIELDS, each_target
+from sim.usage import Usage
 
 NUM_REQUESTS = 250
 _GAP_S = 1e4
@@ -25,10 +26,18 @@ class Unloaded:
     """Of requests that were served alone; the times are means."""
 
     attainment: float
-    prefill_s: float
-    e2e_s: float
+    usage: Usage
     num_tokens: float
     """Prompt plus output."""
+
+    @property
+    def prefill_s(self) -> float:
+        return self.usage.parts_s["prefill"]
+
+    @property
+    def stay_s(self) -> float:
+        """First step to last token."""
+        return sum(self.usage.parts_s.values())
 
 
 def unloaded(probe: Probe) -> Unloaded:
@@ -39,15 +48,15 @@ def unloaded(probe: Probe) -> Unloaded:
     """
     trace, too_long = probe.requests(1.0, NUM_REQUESTS)
     trace = replace(trace, arrival_s=np.arange(len(trace), dtype=np.float64) * _GAP_S)
-    records = probe.run(trace, too_long, is_static=True).records
+    result = probe.run(trace, too_long, is_static=True)
+    records = result.records
     slo = probe.scenario.slo
     attainment = float(meets(records, slo).mean())
     if attainment < slo.attainment:
         raise ConfigError(_why_not(probe.scenario, records))
     return Unloaded(
         attainment=attainment,
-        prefill_s=float(np.nanmean(ttft_parts_s(records)["prefill"])),
-        e2e_s=float(np.nanmean(e2e_s(records))),
+        usage=Usage.of(result, slo),
         num_tokens=float(records[:, [Column.PROMPT_TOKENS, Column.OUTPUT_TOKENS]].sum(axis=1).mean()),
     )
 
@@ -62,11 +71,7 @@ def _why_not(scenario: Scenario, records: FloatArray) -> str:
             "ones; set workload.on_too_long to truncate, or draw shorter ones with workload.max_total_tokens"
         )
     served = records[records[:, Column.STATUS] == Status.FINISHED]
-    shares = {
-        name: float(meets(served, only(slo, field)).mean())
-        for name, field in SLO_FIELDS.items()
-        if getattr(slo, field) is not None
-    }
+    shares = {name: float(meets(served, target).mean()) for name, target in each_target(slo).items()}
     name = min(shares, key=lambda one: shares[one])
     field = SLO_FIELDS[name]
     met = f"{100 * shares[name]:.0f} % of requests meet" if shares[name] else "no request meets"

@@ -9,11 +9,14 @@ from metrics.latency import ttft_parts_s, ttst_parts_s
 from metrics.records import Column, FloatArray
 from metrics.run import RunResult
 from metrics.samples import SAMPLE_FIELDS
+from metrics.slo import SloSpec, meets
 from metrics.utilisation import busy_s
+from sim.sustain import each_target
 
 _START, _END = StepRow._fields.index("start_s"), StepRow._fields.index("end_s")
 _ITERATIONS, _DECODES = StepRow._fields.index("iterations"), StepRow._fields.index("decodes")
 _PREFILL_TOKENS = StepRow._fields.index("prefill_tokens")
+_HANDOFF_PARTS = {"room": "room", "transfer": "transfer", "seat": "decode_wait"}
 _NOW, _KV_USED = SAMPLE_FIELDS.index("now_s"), SAMPLE_FIELDS.index("kv_used_tokens")
 
 
@@ -33,21 +36,26 @@ class RoleUsage:
     """Of busy time, the share of steps with prompt tokens."""
 
 
+Parts = dict[str, float]
+"""Mean seconds by part of a request's stay, 0 where nobody has it: queue, prefill, room (waiting for KV memory at
+decode), transfer, seat (waiting to join the batch) and steps (all later ones)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`roles` by name; the waits are means per request, in seconds, 0 where nobody had them."""
+    """`roles` by name."""
 
     roles: dict[str, RoleUsage]
-    queue_s: float
-    prefill_s: float
-    room_s: float
-    """For KV room at decode."""
-    transfer_s: float
-    decode_s: float
-    """First to last token."""
+    parts_s: Parts
+    per_token_s: Parts
+    """Each part divided by the tokens after the first, as in TPOT."""
+    missed_s: dict[str, Parts]
+    """Per SLO that was given, the parts of those who missed it; per token for TPOT."""
+    growth_s: Parts
+    """How much longer the parts of the last third of the requests are than those of the third before."""
 
     @classmethod
-    def of(cls, result: RunResult) -> "Usage":
+    def of(cls, result: RunResult, slo: SloSpec) -> "Usage":
         """Of the time up to the last arrival; what comes after is only the rest being finished."""
         records = result.records
         end_s = float(records[-1, Column.ARRIVAL_S]) if len(records) else 0.0
@@ -56,15 +64,27 @@ class Usage:
             role: _role_usage(result, [at for at, other in enumerate(start_roles) if other == role], end_s)
             for role in dict.fromkeys(start_roles)
         }
-        ttft, ttst = ttft_parts_s(records), ttst_parts_s(records)
+        third = len(records) // 3
+        middle, last = _parts(records[third : 2 * third]), _parts(records[2 * third :])
         return cls(
             roles=roles,
-            queue_s=_mean(ttft["queue"]),
-            prefill_s=_mean(ttft["prefill"]),
-            room_s=_mean(ttst["room"]),
-            transfer_s=_mean(ttst["transfer"]),
-            decode_s=_mean(records[:, Column.FINISHED_S] - records[:, Column.FIRST_TOKEN_S]),
+            parts_s=_parts(records),
+            per_token_s=_parts(records, is_per_token=True),
+            missed_s={
+                name: _parts(records[~meets(records, only)], is_per_token=name == "TPOT")
+                for name, only in each_target(slo).items()
+            },
+            growth_s={part: last[part] - middle[part] for part in last},
         )
+
+
+def _parts(records: FloatArray, *, is_per_token: bool = False) -> Parts:
+    to_first, to_second = ttft_parts_s(records), ttst_parts_s(records)
+    parts = to_first | {name: np.nan_to_num(to_second[part]) for name, part in _HANDOFF_PARTS.items()}
+    after_first_s = records[:, Column.FINISHED_S] - records[:, Column.FIRST_TOKEN_S]
+    parts["steps"] = after_first_s - sum(parts[name] for name in _HANDOFF_PARTS)
+    tokens = np.maximum(records[:, Column.OUTPUT_TOKENS] - 1, 1) if is_per_token else 1.0
+    return {name: _mean(values / tokens) for name, values in parts.items()}
 
 
 def _role_usage(result: RunResult, instances: list[int], end_s: float) -> RoleUsage:

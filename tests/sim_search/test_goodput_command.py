@@ -10,8 +10,7 @@ from cli.main import main
 from metrics.records import Column
 from metrics.slo import SloSpec
 from scenario.loading import load_scenario
-from sim.capacity import goodput_of
-from sim.limits import limit_in_words
+from sim.capacity import capacity_of
 from sim.probe import Probe
 from sim.sustain import Sampling
 
@@ -35,28 +34,29 @@ def prefill_time_s(scenario):
 def test_even_arrivals_of_one_size_pass_up_to_the_service_rate():
     """One prefill instance without batching: a queue exists above 1 / D and not below."""
     scenario = one_size(slo={"ttft_ms": 200})
-    result = goodput_of(scenario, sampling=FEW, relative_tolerance=0.01)
+    result = capacity_of(Probe(scenario, sampling=FEW, drift_limit=0.01), relative_tolerance=0.01)
     prefill_s = prefill_time_s(scenario)
-    assert result.status == "found"
-    assert 0.98 < result.request_rate * prefill_s < 1.03
-    assert limit_in_words(result.refusal.verdict).startswith("a growing backlog: prompts queue ")
-    assert limit_in_words(result.refusal.verdict).endswith("prefill instances compute 100 % of the time")
+    assert result.goodput.status == "found"
+    assert 0.98 < result.goodput.request_rate * prefill_s < 1.03
+    assert result.limit.startswith("backlog: prompts queue ")
+    assert result.limit.endswith("prefill instances compute 100 % of the time")
 
 
 def test_rates_far_below_one_per_second():
     """A scarce request of 30,000 output tokens: decode is busy for minutes."""
     long = [{"duration_s": 60, "request_rate": 1, "prompt": {"mean": 100}, "output": {"mean": 7000, "kind": "fixed"}}]
     scenario = one_size(**{"workload.phases": long, "slo": {"e2e_ms": 60_000}, "engine.max_batch": 1})
-    result = goodput_of(scenario, sampling=Sampling(100, 200))
-    assert result.status == "found"
-    assert 0.001 < result.request_rate < 0.02
-    assert limit_in_words(result.refusal.verdict).startswith("E2E: ")
+    result = capacity_of(Probe(scenario, sampling=Sampling(100, 200)))
+    assert result.goodput.status == "found"
+    assert 0.001 < result.goodput.request_rate < 0.02
+    assert result.limit.startswith("E2E: sequences wait ")
+    assert result.limit.endswith(" s for a seat among the 1 of a batch")
 
 
 @pytest.mark.parametrize("name", ["steady-8b", "colocated-8b"])
 def test_the_rate_found_passes_and_a_little_more_fails(name):
     scenario = load_scenario(name)
-    result = goodput_of(scenario, sampling=FEW, relative_tolerance=0.03)
+    result = capacity_of(Probe(scenario, sampling=FEW, drift_limit=0.03), relative_tolerance=0.03).goodput
     probe = Probe(scenario, sampling=FEW, drift_limit=0.03)
     assert probe.at(result.request_rate).verdict == result.best.verdict.verdict
     assert result.best.verdict.passed
@@ -70,7 +70,7 @@ def test_a_loose_slo_gives_no_more_than_prefill_can_compute():
     naive = Probe(replace(scenario, slo=SloSpec(ttft_ms=15_000)), sampling=Sampling(400, 400))
     overload = naive.simulate(2 * capacity, 400)
     assert (overload.records[:, Column.FIRST_TOKEN_S] - overload.records[:, Column.ARRIVAL_S] <= 15).all()
-    result = goodput_of(scenario, sampling=Sampling(400, 3200))
+    result = capacity_of(Probe(scenario, sampling=Sampling(400, 3200))).goodput
     assert 0.9 * capacity < result.request_rate < 1.01 * capacity
 
 
