@@ -1,20 +1,21 @@
 """Calls to other actors and tasks of our own: counted, awaited, and never silently lost."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import ray.exceptions
 
-logger = logging.getLogger(__name__)
-
 
 class Calls:
-    """`ask` awaits an answer, `tell` does not; a failure that nobody awaits is logged, a death of the other end not."""
+    """`ask` awaits an answer, `tell` does not. That the other end has died is its supervisor's business; any other
+    failure that nobody awaits comes out of `failure`, so that it stops the run.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self._error: BaseException | None = None
+        self._failed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def ask(self, method: Any, *arguments: Any) -> Awaitable[Any]:
@@ -37,7 +38,14 @@ class Calls:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, ray.exceptions.RayActorError):
-            logger.error("a background task failed", exc_info=error)
+            self._error = self._error or error
+            self._failed.set()
+
+    async def failure(self) -> None:
+        """Raise the first failure of work that nobody awaits; never returns while there is none."""
+        await self._failed.wait()
+        assert self._error is not None
+        raise self._error
 
     async def stop(self) -> None:
         """Cancel what is still running."""

@@ -307,9 +307,7 @@ class InstanceActor:
 
     # Roles.
 
-    async def change_role(
-        self, role: Role, epoch: int, cause: str, *, immediate: bool, term: int
-    ) -> list[Offer] | None:
+    async def change_role(self, role: Role, epoch: int, cause: str, immediate: bool, term: int) -> list[Offer] | None:
         """Drain towards another role, or flip to it; None refuses. Returns offers to be made elsewhere."""
         now = self._catch_up()
         if term != self._term:
@@ -332,8 +330,8 @@ class InstanceActor:
         return self._core.load(now)
 
     async def watch(self) -> None:
-        """Never returns; fails when this process dies."""
-        await asyncio.Event().wait()
+        """Never returns; fails when this process dies or something in it has gone wrong."""
+        await self._calls.failure()
 
     def _sample(self, now: float, _: None) -> None:
         self._outbox.sample(now)

@@ -54,8 +54,8 @@ class PlannerActor:
         self._exporter = exporter
 
     async def watch(self) -> None:
-        """Never returns; fails when this process dies."""
-        await asyncio.Event().wait()
+        """Never returns; fails when this process dies or something in it has gone wrong."""
+        await self._calls.failure()
 
     async def suffer(self) -> None:
         """Die, to see who minds."""

@@ -426,8 +426,8 @@ class RouterActor:
         return [tracked.request for tracked in self._tracker.live.values()]
 
     async def watch(self) -> None:
-        """Never returns; fails when this process dies."""
-        await asyncio.Event().wait()
+        """Never returns; fails when this process dies or something in it has gone wrong."""
+        await self._calls.failure()
 
     async def _export_forever(self) -> None:
         while True:

@@ -59,6 +59,8 @@ class Supervisor:
         self._lock = asyncio.Lock()
         self._term = 1
         self._num_planners = 0
+        self._failure: Exception | None = None
+        """What went wrong in the background: it stops the run."""
         self.recoveries: list[Recovery] = []
         self.on_new_router: Callable[[set[int]], int] = lambda _: 0
         self.instances: dict[int, Any] = {}
@@ -97,12 +99,19 @@ class Supervisor:
         try:
             await actor.watch.remote()
         except ray.exceptions.RayActorError:
-            async with self._lock:
-                await replace()
+            try:
+                async with self._lock:
+                    await replace()
+            except Exception as error:
+                self._failure = error
+        except ray.exceptions.RayTaskError as error:
+            self._failure = error
 
     async def snapshot(self) -> Snapshot:
-        """How the run stands; also keeps records safe from the router's death, and ends instances that hang."""
+        """How the run stands, or what went wrong; also keeps records safe from the router's death, and ends instances that hang."""
         while True:
+            if self._failure is not None:
+                raise self._failure
             router = self.router
             try:
                 snapshot: Snapshot = await asyncio.wait_for(router.snapshot.remote(), SNAPSHOT_TIMEOUT_S)
@@ -120,7 +129,7 @@ class Supervisor:
 
     async def _successor(self, router: Any) -> None:
         """Wait until another router is in office."""
-        while self.router is router:
+        while self.router is router and self._failure is None:
             await asyncio.sleep(0.05)
 
     async def _replace_instance(self, index: int) -> None:

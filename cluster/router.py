@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from cluster.errors import ConfigError
-from cluster.request import Request
+from cluster.request import ENDED, Request
 from cluster.role import Role
 
 
@@ -54,6 +54,16 @@ class Candidates:
         del self.ids[position], self.loads[position]
         for other in self.ids[position:]:
             self.at[other] -= 1
+
+    def without(self, instance: int) -> "Candidates":
+        """The others, to choose among."""
+        others = Candidates(self.rng)
+        others.booked = self.booked
+        others.next_turn = self.next_turn
+        for one in self.ids:
+            if one != instance:
+                others.add(one)
+        return others
 
     def book(self, instance: int, tokens: int) -> None:
         """Add to what an instance has; negative when work is over."""
@@ -154,6 +164,7 @@ class Router:
         """The instance is gone, and all its work with it."""
         self.close(instance)
         self.prompts.booked[instance] = self.handoffs.booked[instance] = 0
+        self._paired = {request: decode for request, decode in self._paired.items() if decode != instance}
 
     def role_if_open(self, instance: int) -> Role | None:
         """The role it serves now; None when it gets no work."""
@@ -168,6 +179,7 @@ class Router:
         position = self._choose_prefill(prompts)
         instance, load = prompts.ids[position], prompts.loads[position]
         if self._pairs:
+            self._unpair(request)
             decode = handoffs.ids[self._choose_decode(handoffs)]
             request.hands_over = decode != instance
             handoffs.book(decode, self._kv_tokens(request))
@@ -179,19 +191,20 @@ class Router:
         return Choice(instance, self.prefill_policy, load, len(prompts.ids))
 
     def route_handoff(self, request: Request) -> Choice | None:
-        """Choose where to decode and book it; None while nobody serves decode."""
+        """Choose where to decode and book it; None while nobody but the instance that has the KV serves decode."""
         handoffs = self.handoffs
-        if self._paired:
-            paired = self._paired.pop(request.request_id, None)
-            if paired is not None:
-                if paired in handoffs.at:
-                    return Choice(paired, "pair", handoffs.booked[paired], len(handoffs.ids))
-                handoffs.book(paired, -self._kv_tokens(request))
+        paired = self._paired.get(request.request_id)
+        if paired in handoffs.at:
+            del self._paired[request.request_id]
+            return Choice(paired, "pair", handoffs.booked[paired], len(handoffs.ids))
+        self._unpair(request)
+        if request.prefill_instance in handoffs.at:
+            handoffs = handoffs.without(request.prefill_instance)
         if not handoffs.ids:
             return None
         position = self._choose_decode(handoffs)
         instance, load = handoffs.ids[position], handoffs.loads[position]
-        handoffs.book(instance, self._kv_tokens(request))
+        self.handoffs.book(instance, self._kv_tokens(request))
         return Choice(instance, self.decode_policy, load, len(handoffs.ids))
 
     def book_prompt(self, instance: int, request: Request) -> None:
@@ -206,6 +219,8 @@ class Router:
         """The prompt is computed and its KV will leave, or the request has ended there."""
         if request.hands_over:
             self.prompts.book(instance, -self._prompt_tokens(request))
+            if request.status in ENDED:
+                self._unpair(request)
         elif request.decode_instance >= 0:
             self.handoffs.book(instance, -self._kv_tokens(request))
         else:
@@ -216,6 +231,11 @@ class Router:
     def handoff_undone(self, instance: int, request: Request) -> None:
         """The handoff booked there will not come."""
         self.handoffs.book(instance, -self._kv_tokens(request))
+
+    def _unpair(self, request: Request) -> None:
+        paired = self._paired.pop(request.request_id, None)
+        if paired is not None:
+            self.handoffs.book(paired, -self._kv_tokens(request))
 
     def _prompt_tokens(self, request: Request) -> int:
         """A prompt counts with its output where the same queue has to decode it."""

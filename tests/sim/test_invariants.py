@@ -10,16 +10,16 @@ from cluster.request import Status
 from cluster.role import Role
 from metrics.records import Column
 from metrics.run import RunResult
-from planner.config import LoadThresholds, PlannerConfig
+from planner.config import LoadThresholds, PlannerConfig, SplitwiseThresholds
 from scenario.build import smallest_kv_capacity
-from scenario.spec import Scenario
+from scenario.spec import RouterConfig, Scenario
 from sim.simulator import Simulator
 from tests.reference.cases import ENGINES, HANDOFFS, INFINIBAND, runs, scenario_of, trace_of
 from workload.trace import Trace
 
 NERVOUS = st.builds(
     PlannerConfig,
-    policy=st.just("load"),
+    policy=st.sampled_from(["load", "splitwise"]),
     interval_s=st.sampled_from([0.02, 0.1, 0.5]),
     switch_time_s=st.sampled_from([0.0, 0.05, 1.0]),
     drain_timeout_s=st.sampled_from([0.05, 0.5, 100.0]),
@@ -32,6 +32,11 @@ NERVOUS = st.builds(
         kv_use_low=st.sampled_from([0.01, 0.2, 50.0]),
         votes=st.sampled_from([1, 2]),
         cooldown_s=st.sampled_from([0.0, 0.2]),
+    ),
+    splitwise=st.builds(
+        SplitwiseThresholds,
+        prompt_queue_high=st.sampled_from([10, 1000, 100_000]),
+        kv_use_high=st.sampled_from([0.01, 0.2, 0.9, 50.0]),
     ),
 )
 """Planners that move instances far too readily."""
@@ -60,6 +65,7 @@ def shifting_runs(draw: st.DrawFn) -> tuple[Scenario, Trace]:
         pp=draw(st.sampled_from([1, 1, 2])),
         link=INFINIBAND,
         planner=draw(NERVOUS),
+        router=RouterConfig(pairs=draw(st.booleans())),
     )
     return scenario, trace_of(arrivals, prompts, outputs)
 
