@@ -112,8 +112,14 @@ class Instance:
         batch = batches[0] if len(batches) == 1 else min(batches, key=lambda one: one.size + len(one.ready))
         batch.ready.append(request)
 
-    def release(self, request: Request) -> None:
-        """The KV of a prefilled request has left: free it."""
+    def release(self, request: Request, now: float) -> list[Event]:
+        """The KV of a prefilled request has left: free it. The events say which handoffs found room."""
+        self._free_outgoing(request)
+        events: list[Event] = []
+        self._reserve_offers(events, now)
+        return events
+
+    def _free_outgoing(self, request: Request) -> None:
         self.scheduler.release(request)
         self.num_outgoing -= 1
 
@@ -123,9 +129,11 @@ class Instance:
         handoff.enter(HandoffState.RESERVED)
         handoff.request.decode_instance = self.index
 
-    def _reserve_offers(self, events: list[Event]) -> None:
+    def _reserve_offers(self, events: list[Event], now: float) -> None:
         # Who was preempted here waits for room longer than any handoff, and goes first.
         scheduler = self.scheduler
+        if self.offers and scheduler.preempts:
+            self._settle_growth(now)
         while self.offers and not scheduler.owes_room and scheduler.has_room(self.offers[0].request, stays=True):
             handoff = self.offers.popleft()
             self._reserve(handoff)
@@ -266,7 +274,7 @@ class Instance:
         if self._aborting:
             self._complete_aborts(batch, events)
         if self.offers and (events or self.scheduler.preempts):
-            self._reserve_offers(events)
+            self._reserve_offers(events, now)
         return events
 
     def _complete_decodes(self, step: Step, batch: Batch, events: list[Event]) -> None:
@@ -340,7 +348,7 @@ class Instance:
                 return batch.members[request_id]
         return None
 
-    def abort(self, request: Request) -> list[Event]:
+    def abort(self, request: Request, now: float) -> list[Event]:
         """Drop a cancelled request that is here, and free its KV here.
 
         The events say whether it is gone (Aborted) or leaves with the running step, whose completion will
@@ -362,12 +370,12 @@ class Instance:
         elif request.request_id not in self.memory.held:
             return []
         elif request.prefill_instance == self.index and request.hands_over:
-            self.release(request)
+            self._free_outgoing(request)
         else:
             scheduler.release(request)
             self.num_incoming -= 1
         events: list[Event] = [Aborted(request)]
-        self._reserve_offers(events)
+        self._reserve_offers(events, now)
         return events
 
     def _complete_aborts(self, batch: Batch, events: list[Event]) -> None:
@@ -375,7 +383,7 @@ class Instance:
             if isinstance(event, PrefillDone | Finished) and event.request.request_id in self._aborting:
                 self._aborting.discard(event.request.request_id)
                 if isinstance(event, PrefillDone):
-                    self.release(event.request)
+                    self._free_outgoing(event.request)
                     events[index] = Aborted(event.request)
         for request in [*batch.members.values(), *batch.prefilling]:
             if request.request_id in self._aborting:

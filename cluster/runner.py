@@ -61,13 +61,14 @@ class Runner:
 
     def release(self, request: Request, now: float) -> None:
         """The KV of a prefilled request has arrived elsewhere."""
-        self.instance.release(request)
+        for event in self.instance.release(request, now):
+            self._on_event(event, self.instance, now)
         self.plan(now)
         self._commit_if_drained(now)
 
     def abort(self, request: Request, now: float) -> None:
         """Cancel a request; Aborted follows, now or when its step has ended."""
-        for event in self.instance.abort(request):
+        for event in self.instance.abort(request, now):
             self._on_event(event, self.instance, now)
         self.plan(now)
         self._commit_if_drained(now)
