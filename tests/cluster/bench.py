@@ -53,10 +53,10 @@ class Bench:
         self.requests: list[Request] = []
         self.transfer_s: dict[int, float] = {}
 
-    def submit(self, now: float, prompt: int, output: int) -> Request:
+    def submit(self, now: float, prompt: int, output: int, *, hands_over: bool | None = None) -> Request:
         """A prompt that arrives at `now`."""
         request = self._new(now, prompt, output)
-        self.agenda.at(now, ARRIVAL, lambda now, request: self.runner.submit(request, now), request)
+        self.at(now, lambda runner, now: runner.submit(request, now, hands_over=hands_over))
         return request
 
     def offer(self, now: float, prompt: int, output: int, *, transfer_s: float = 0.0) -> Request:

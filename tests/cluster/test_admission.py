@@ -82,6 +82,29 @@ def test_decode_reserves_before_the_transfer_and_first_come_first_served():
     assert bench.finished() == {0: 11.0, 1: 22.0, 2: 15.0}
 
 
+def test_room_that_a_pulled_prompt_leaves_goes_to_a_handoff_in_line():
+    """A mixed instance holds KV that waits to be pulled, and no step of its own will end."""
+    bench = Bench(Role.MIXED, capacity=60)
+    leaving = bench.submit(0.0, 50, 5, hands_over=True)
+    bench.offer(2.0, 10, 5)
+    bench.at(7.0, lambda runner, now: runner.release(leaving, now))
+    bench.run()
+    assert bench.reported("RoomReserved") == [(7.0, 1)]
+    assert bench.finished() == {1: 11.0}
+
+
+def test_room_that_an_abort_leaves_is_counted_after_growth():
+    """At 9.5 s the first has grown from 4 to 16 tokens: with the second gone there is no room for 16 and a spare block."""
+    bench = Bench(Role.DECODE, capacity=32, admission="preempt_recompute", block_size=4)
+    bench.offer(0.0, 4, 28)
+    second = bench.offer(0.0, 16, 9, transfer_s=20.0)
+    bench.offer(1.0, 16, 9)
+    bench.at(9.5, lambda runner, now: runner.abort(second, now))
+    bench.run()
+    assert bench.reported("RoomReserved") == [(27.0, 2)]
+    assert bench.finished() == {0: 27.0, 2: 35.0}
+
+
 def test_who_was_preempted_goes_before_handoffs_in_line():
     """At 13 s there is room for the third, but not for the second, which lost its KV at 12 s."""
     bench = Bench(Role.DECODE, capacity=32, admission="preempt_recompute", block_size=4)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.errors import ConfigError
-from cluster.request import Request
+from cluster.request import Request, Status
 from cluster.role import Role
 from cluster.router import POLICIES, Router, spread
 
@@ -175,3 +175,37 @@ def test_an_unknown_policy():
     with pytest.raises(ConfigError) as error:
         Router(decode_policy="jfq")
     assert str(error.value) == "router.decode_policy is 'jfq'; use one of jsq, round_robin, random, power_of_two"
+
+
+@pytest.mark.parametrize("end", ["finished", "routed again", "instance gone"])
+def test_a_pair_that_comes_to_nothing_leaves_no_load(end):
+    made = router(prefill=1, decode=1, pairs=True)
+    one = request(output=1)
+    made.route_prompt(one)
+    if end == "finished":
+        one.status = Status.FINISHED
+        made.done(0, one)
+    elif end == "routed again":
+        made.done(0, one)
+        made.route_prompt(one)
+        made.done(0, one)
+        made.handoff_undone(made.route_handoff(one).instance, one)
+    else:
+        made.done(0, one)
+        made.forget(1)
+        assert made.route_handoff(one) is None
+    assert load_of(made, 0) == load_of(made, 1) == 0
+
+
+def test_kv_is_not_handed_to_the_instance_that_has_it():
+    """It has become a decode instance meanwhile, and the emptiest one."""
+    made = router(prefill=1, decode=1)
+    one = request()
+    one.prefill_instance = made.route_prompt(one).instance
+    made.done(0, one)
+    made.close(0)
+    made.open(0, Role.DECODE)
+    made.route_handoff(request(prompt=5000, number=1))
+    assert made.route_handoff(one).instance == 1
+    made.close(1)
+    assert made.route_handoff(one) is None
