@@ -45,7 +45,8 @@ class Supervisor:
     """Creates the actors of a run and keeps them alive until `close`.
 
     `router`, `exporter` and `instances` are the handles to use now. `on_new_router(known)` is told which
-    requests a new router knows, so that the others can be sent again; it returns how many were.
+    requests a new router knows, so that the others can be sent again; it returns how many were. `term` counts
+    routers.
     """
 
     def __init__(self, scenario: Scenario, clock_of: Callable[[], Clock]) -> None:
@@ -57,7 +58,7 @@ class Supervisor:
         self._ended = Records()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
-        self._term = 1
+        self.term = 1
         self._num_planners = 0
         self._failure: Exception | None = None
         """What went wrong in the background: it stops the run."""
@@ -80,9 +81,9 @@ class Supervisor:
     async def start(self) -> None:
         """Let everybody join the run, and begin to watch over them."""
         self.clock = self._clock_of()
-        await ask(self.router.start, self.clock, self.instances, self.exporter, self._term, dict(self._incarnations))
+        await ask(self.router.start, self.clock, self.instances, self.exporter, self.term, dict(self._incarnations))
         for instance in self.instances.values():
-            await ask(instance.start, self.clock, self.router, self.exporter, self.instances, self._term)
+            await ask(instance.start, self.clock, self.router, self.exporter, self.instances, self.term)
         await ask(self.planner.start, self.clock, self.router, self.exporter, "planner/0")
         for index, instance in self.instances.items():
             self._watch(instance, partial(self._replace_instance, index))
@@ -146,7 +147,7 @@ class Supervisor:
         role, epoch, recovery.disturbed, recovery.recomputed_tokens = died
         first_epoch = self._incarnations[index] = max(epoch, self._incarnations[index]) + 2
         instance = self._deployment.instance(index, role, first_epoch)
-        await ask(instance.start, self.clock, self.router, self.exporter, self.instances, self._term)
+        await ask(instance.start, self.clock, self.router, self.exporter, self.instances, self.term)
         await ask(instance.set_peer, index, instance)
         for peer in self.instances.values():
             await self._tell(peer.set_peer, index, instance)
@@ -158,7 +159,7 @@ class Supervisor:
     async def _replace_router(self) -> None:
         recovery = Recovery("router", self.clock.now())
         self.recoveries.append(recovery)
-        self._term += 1
+        self.term += 1
         router = self._deployment.router()
         await ask(router.__ray_ready__)
         known = await ask(
@@ -167,7 +168,7 @@ class Supervisor:
             self.clock,
             self.instances,
             self.exporter,
-            self._term,
+            self.term,
             dict(self._incarnations),
             as_rows(self._ended.values[:], WIDTH),
         )
