@@ -55,15 +55,14 @@ class Candidates:
         for other in self.ids[position:]:
             self.at[other] -= 1
 
-    def without(self, instance: int) -> "Candidates":
-        """The others, to choose among."""
-        others = Candidates(self.rng)
-        others.booked = self.booked
-        others.next_turn = self.next_turn
-        for one in self.ids:
-            if one != instance:
-                others.add(one)
-        return others
+    def only(self, instances: Iterable[int]) -> "Candidates":
+        """Some of them, to choose among."""
+        some = Candidates(self.rng)
+        some.booked = self.booked
+        some.next_turn = self.next_turn
+        for instance in instances:
+            some.add(instance)
+        return some
 
     def book(self, instance: int, tokens: int) -> None:
         """Add to what an instance has; negative when work is over."""
@@ -116,8 +115,8 @@ class Router:
 
     A prompt goes to a prefill or a mixed instance; a handoff to a decode instance. With `pairs`, as in
     Splitwise, both are chosen when the prompt arrives, and a mixed instance may be either; a prompt whose two
-    instances are the same stays there. `reserves_output` says whether KV loads count the output a request has
-    declared (as `reserve_output` admission does) or only what exists.
+    instances are the same, or both mixed, stays where it is computed. `reserves_output` says whether KV loads
+    count the output a request has declared (as `reserve_output` admission does) or only what exists.
     """
 
     def __init__(
@@ -181,6 +180,8 @@ class Router:
         if self._pairs:
             self._unpair(request)
             decode = handoffs.ids[self._choose_decode(handoffs)]
+            if not self._may_take(decode, instance):
+                decode = instance
             request.hands_over = decode != instance
             handoffs.book(decode, self._kv_tokens(request))
             if request.hands_over:
@@ -191,15 +192,15 @@ class Router:
         return Choice(instance, self.prefill_policy, load, len(prompts.ids))
 
     def route_handoff(self, request: Request) -> Choice | None:
-        """Choose where to decode and book it; None while nobody but the instance that has the KV serves decode."""
-        handoffs = self.handoffs
+        """Choose where to decode and book it; None while nobody serves decode who may take the KV."""
+        handoffs, source = self.handoffs, request.prefill_instance
         paired = self._paired.get(request.request_id)
-        if paired in handoffs.at:
+        if paired is not None and paired in handoffs.at and self._may_take(paired, source):
             del self._paired[request.request_id]
             return Choice(paired, "pair", handoffs.booked[paired], len(handoffs.ids))
         self._unpair(request)
-        if request.prefill_instance in handoffs.at:
-            handoffs = handoffs.without(request.prefill_instance)
+        if source in handoffs.at or self._pairs:
+            handoffs = handoffs.only(one for one in handoffs.ids if self._may_take(one, source))
         if not handoffs.ids:
             return None
         position = self._choose_decode(handoffs)
@@ -214,6 +215,25 @@ class Router:
     def book_handoff(self, instance: int, request: Request) -> None:
         """Take over a handoff that another router sent there."""
         self.handoffs.book(instance, self._kv_tokens(request))
+
+    def route_migration(self, request: Request, source: int, has_room: Callable[[int], bool]) -> int | None:
+        """Choose where a decoding request goes on: the least loaded instance with room for it now, if there is one.
+
+        It is booked there and no longer at its source; `route_handoff` will confirm the choice.
+        """
+        handoffs = self.handoffs
+        with_room = [instance for instance in handoffs.ids if instance != source and has_room(instance)]
+        if not with_room:
+            return None
+        target = min(with_room, key=handoffs.booked.__getitem__)
+        tokens = self._kv_tokens(request)
+        if request.decode_instance < 0:
+            self.prompts.book(source, -self._prompt_tokens(request))
+        if request.decode_instance >= 0 or self._pairs:
+            handoffs.book(source, -tokens)
+        handoffs.book(target, tokens)
+        self._paired[request.request_id] = target
+        return target
 
     def done(self, instance: int, request: Request) -> None:
         """The prompt is computed and its KV will leave, or the request has ended there."""
@@ -231,6 +251,11 @@ class Router:
     def handoff_undone(self, instance: int, request: Request) -> None:
         """The handoff booked there will not come."""
         self.handoffs.book(instance, -self._kv_tokens(request))
+
+    def _may_take(self, decode: int, source: int) -> bool:
+        # KV stays where it is rather than go from one mixed instance to another: two such could each hold the
+        # room that the other waits for, for ever. From prefill to mixed to decode no circle can close.
+        return decode != source and not self._roles[decode] is self._roles.get(source) is Role.MIXED
 
     def _unpair(self, request: Request) -> None:
         paired = self._paired.pop(request.request_id, None)

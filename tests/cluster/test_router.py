@@ -156,13 +156,17 @@ def test_pairs_are_chosen_at_arrival_and_kept():
     assert made.handoffs.booked == {first.instance: 220, left: 0}
 
 
-def test_a_pair_of_one_mixed_instance_stays_there():
-    made = router(mixed=1, pairs=True)
-    one = request()
-    assert made.route_prompt(one).instance == 0
-    assert not one.hands_over
-    made.done(0, one)
-    assert load_of(made, 0) == 0
+@pytest.mark.parametrize("mixed", [1, 2])
+def test_a_pair_of_mixed_instances_stays_where_the_prompt_is(mixed):
+    """Two that hand over to each other could each hold the room that the other waits for."""
+    made = router(mixed=mixed, pairs=True)
+    for number in range(20):
+        one = request(number=number)
+        instance = made.route_prompt(one).instance
+        assert not one.hands_over
+        assert load_of(made, instance) == 100 + 110
+        made.done(instance, one)
+        assert load_of(made, instance) == 0
 
 
 def test_spread():
@@ -209,3 +213,16 @@ def test_kv_is_not_handed_to_the_instance_that_has_it():
     assert made.route_handoff(one).instance == 1
     made.close(1)
     assert made.route_handoff(one) is None
+
+
+def test_kv_of_a_mixed_instance_goes_to_decode_instances_only():
+    """The pair of a prompt has become mixed, as the prompt's own instance is: another takes the KV."""
+    made = router(decode=2, mixed=1, pairs=True)
+    made.handoffs.book(2, 1000)
+    one = request()
+    one.prefill_instance = made.route_prompt(one).instance
+    pair = next(index for index in (0, 1) if load_of(made, index))
+    made.handoffs.book(2, -1000)
+    made.close(pair)
+    made.open(pair, Role.MIXED)
+    assert made.route_handoff(one).instance == 1 - pair
