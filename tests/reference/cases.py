@@ -14,7 +14,7 @@ from cluster.model import ModelSpec
 from cluster.scheduling import EngineConfig
 from scenario.hardware import HardwareByRole, RoleHardware
 from scenario.loading import load_spec
-from scenario.spec import HandoffConfig, InstanceCounts, Scenario
+from scenario.spec import HandoffConfig, InstanceCounts, RouterConfig, Scenario
 from tests.reference.roofline import memory_for
 from workload.spec import WorkloadSpec
 from workload.trace import Trace, TraceInfo
@@ -146,6 +146,7 @@ def runs(draw: st.DrawFn) -> tuple[Scenario, Trace]:
         hardware=draw(HARDWARE),
         gpus_per_node=draw(st.sampled_from([None, None, 16])),
         handoff=draw(HANDOFFS),
+        router=RouterConfig(pairs=draw(st.sampled_from([False, False, True]))),
         link=draw(st.sampled_from([INFINIBAND, ETHERNET])),
         engine=engine,
         seed=draw(st.integers(0, 3)),

@@ -32,6 +32,11 @@ class Sequence:
         self.stamps.setdefault(status, now)
 
     @property
+    def status(self) -> Status:
+        """All that a router asks: whether it has ended."""
+        return Status.FINISHED if Status.FINISHED in self.stamps else Status.ARRIVED
+
+    @property
     def tokens(self) -> int:
         """Prompt and generated."""
         return self.prompt_tokens + len(self.token_s)
@@ -93,17 +98,22 @@ class Engine:
     def free(self) -> int:
         return self.capacity - sum(self.held.values())
 
+    def stays(self, sequence: Sequence) -> bool:
+        """Whether it decodes here when its prompt is computed, or its KV has come."""
+        return not sequence.hands_over or sequence.prefill_instance != self.index
+
     def asks(self, sequence: Sequence) -> int:
         """KV tokens that admitting the sequence sets aside."""
-        if self.preempts or self.role is Role.PREFILL:
+        if self.preempts or not self.stays(sequence):
             return self.in_blocks(sequence.target)
         return sequence.prompt_tokens + sequence.output_tokens
 
     def has_room(self, sequence: Sequence) -> bool:
-        grows = self.preempts and self.role is not Role.PREFILL
-        if grows and not self.held:
+        if not self.preempts:
+            return self.asks(sequence) <= self.free
+        if self.stays(sequence) and not self.held:
             return True
-        return self.asks(sequence) + (self.block * len(self.held) if grows else 0) <= self.free
+        return self.asks(sequence) + self.block * sum(self.stays(holder) for holder in self.held) <= self.free
 
     def growth(self, lane: Lane) -> int:
         """KV tokens of the blocks that the lane's decodes open in their next iteration."""
@@ -113,7 +123,8 @@ class Engine:
         """Preempt the newest who is not in a step nor on the way here, until the lane can grow; whether any was."""
         preempted = False
         while lane.decoding and self.growth(lane) > self.free:
-            idle = [one for one in self.held for other in self.lanes if one in other.everybody() and not other.step]
+            mine = [one for one in self.held if self.stays(one)]
+            idle = [one for one in mine for lane in self.lanes if one in lane.everybody() and not lane.step]
             if not idle:
                 break
             preempted = True
@@ -129,10 +140,14 @@ class Engine:
 
     # Handoffs.
 
+    def owes_room(self) -> bool:
+        """Whether somebody who was preempted here is first in line."""
+        return bool(self.waiting) and self.waiting[0].num_preemptions > 0
+
     def reserve_offers(self) -> list[Sequence]:
         """Handoffs in line that have room now; who was preempted here comes before them."""
         reserved = []
-        while self.offers and not self.waiting and self.has_room(self.offers[0]):
+        while self.offers and not self.owes_room() and self.has_room(self.offers[0]):
             sequence = self.offers.pop(0)
             self.held[sequence] = self.asks(sequence)
             sequence.decode_instance = self.index
@@ -140,6 +155,7 @@ class Engine:
         return reserved
 
     def receive(self, sequence: Sequence, now: float) -> None:
+        sequence.hands_over = False
         sequence.stamp(Status.READY, now)
         min(self.lanes, key=lambda lane: len(lane.decoding) + len(lane.ready)).ready.append(sequence)
 
@@ -247,7 +263,7 @@ class Engine:
                 sequence.token_s.append(now)
                 if len(sequence.token_s) == sequence.output_tokens:
                     finished.append(sequence)
-                elif self.role is Role.PREFILL:
+                elif not self.stays(sequence):
                     done.append(sequence)
                 else:
                     sequence.stamp(Status.DECODE, now)

@@ -33,6 +33,7 @@ class ReferenceSimulator:
             prefill_policy=scenario.router.prefill_policy,
             decode_policy=scenario.router.decode_policy,
             reserves_output=scenario.engine.admission == "reserve_output",
+            pairs=scenario.router.pairs,
             seed=scenario.seed,
         )
         for engine in self.engines:
@@ -99,9 +100,10 @@ class ReferenceSimulator:
             lane, end_s = started
             self.at(end_s, STEP_END, engine, partial(self.complete, engine, lane))
             self.at(engine.stage_free_s[0], STEP_END, engine, partial(self.plan, engine))
-            if engine.role is Role.PREFILL and self.scenario.handoff.initiative == "push":
-                for sequence, _ in lane.step[0]:
-                    self.push(sequence, now, end_s)
+            if self.scenario.handoff.initiative == "push":
+                for sequence, tokens in lane.step[0]:
+                    if sequence.computed + tokens == sequence.target and not engine.stays(sequence):
+                        self.push(sequence, now, end_s)
 
     def complete(self, engine: Engine, lane: Lane, now: float) -> None:
         finished, prefilled = engine.complete(lane, now)
@@ -182,8 +184,8 @@ class ReferenceSimulator:
 
     def deliver(self, sequence: Sequence, now: float) -> None:
         target, source = self.engines[sequence.decode_instance], self.engines[sequence.prefill_instance]
-        sequence.hands_over = False
         target.receive(sequence, now)
         self.plan(target, now)
         del source.held[sequence]
+        self.have_room(source.reserve_offers(), now)
         self.plan(source, now)
