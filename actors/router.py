@@ -24,7 +24,7 @@ from metrics.history import RoleHistory
 from metrics.prometheus import MetricStore
 from metrics.records import WIDTH, Column, FloatArray, Records
 from metrics.watch import observe_requests
-from planner.decision import RoleOrder
+from planner.decision import How, RoleOrder
 from planner.observation import Observation
 from scenario.build import build_router, instance_names
 from scenario.spec import Scenario
@@ -258,7 +258,7 @@ class RouterActor:
         decided_s = self._clock.now()
         self._history.change_begins(index, order.role, order.reason, decided_s)
         turned_away = await self._try(
-            self._instances[index].change_role, order.role, order.epoch, order.cause, order.immediate, self._term
+            self._instances[index].change_role, order.role, order.epoch, order.cause, order.how is How.FLIP, self._term
         )
         if turned_away is None:
             if index in self._incarnations and self._core.role_if_open(index) is None:

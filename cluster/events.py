@@ -26,6 +26,12 @@ class PrefillDone(NamedTuple):
     request: Request
 
 
+class Ejected(NamedTuple):
+    """A decoding request has left the batch, to decode on elsewhere; its KV waits here to be pulled."""
+
+    request: Request
+
+
 class Finished(NamedTuple):
     """The last token is out and the KV of this instance is free."""
 
@@ -52,4 +58,6 @@ class RoleServed(NamedTuple):
     """The instance serves (again), in the role it has now."""
 
 
-Event = FirstToken | PrefillStarted | PrefillDone | Finished | Aborted | RoomReserved | RoleCommitted | RoleServed
+Event = (
+    FirstToken | PrefillStarted | PrefillDone | Ejected | Finished | Aborted | RoomReserved | RoleCommitted | RoleServed
+)

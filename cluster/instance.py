@@ -10,7 +10,7 @@ from collections import deque
 from cluster.batch import Batch
 from cluster.cost import StepCost
 from cluster.errors import InvariantError
-from cluster.events import Aborted, Event, Finished, FirstToken, PrefillDone, RoomReserved
+from cluster.events import Aborted, Ejected, Event, Finished, FirstToken, PrefillDone, RoomReserved
 from cluster.handoff import Handoff, HandoffState
 from cluster.kv_memory import KvMemory
 from cluster.load import LoadView
@@ -70,9 +70,10 @@ class Instance:
         """Handoffs that found no room yet, first come first served."""
         self.num_incoming = 0
         """Handoffs with room reserved whose KV has not arrived."""
-        self.num_outgoing = 0
+        self.outgoing: set[int] = set()
         """Requests whose KV waits here to be pulled."""
         self._aborting: set[int] = set()
+        self._ejecting: set[int] = set()
         self._next_batch = 0
 
     @property
@@ -121,7 +122,7 @@ class Instance:
 
     def _free_outgoing(self, request: Request) -> None:
         self.scheduler.release(request)
-        self.num_outgoing -= 1
+        self.outgoing.remove(request.request_id)
 
     def _reserve(self, handoff: Handoff) -> None:
         self.scheduler.admit(handoff.request, stays=True)
@@ -156,7 +157,7 @@ class Instance:
         before = step.end_s
         if self.scheduler.preempts:
             self._settle_growth(now)
-        if self._aborting or self.scheduler.could_join(step.batch):
+        if self._aborting or self._ejecting or self.scheduler.could_join(step.batch):
             self.interrupt(now)
         return step if step.end_s != before else None
 
@@ -273,6 +274,8 @@ class Instance:
             self._complete_chunks(step, batch, events)
         if self._aborting:
             self._complete_aborts(batch, events)
+        if self._ejecting:
+            self._complete_ejections(batch, events)
         if self.offers and (events or self.scheduler.preempts):
             self._reserve_offers(events, now)
         return events
@@ -322,7 +325,7 @@ class Instance:
                 events.append(Finished(request))
             elif request.hands_over:
                 request.enter(Status.HANDOFF, now)
-                self.num_outgoing += 1
+                self.outgoing.add(request.request_id)
                 events.append(PrefillDone(request))
             else:
                 request.enter(Status.DECODE, now)
@@ -390,6 +393,47 @@ class Instance:
                 self._aborting.discard(request.request_id)
                 self.scheduler.evict(request, batch)
                 events.append(Aborted(request))
+
+    # Migration.
+
+    def eject(self, request: Request) -> list[Event]:
+        """Stop decoding a request here, so that it can go on elsewhere: room for it is reserved there.
+
+        Gives Ejected when it has stopped; an empty list when it stops with the running step, whose completion
+        will say so (call `plan` to cut that step short), or when it is not decoding here any more.
+        """
+        batch = next((one for one in self.batches if one.holds(request)), None)
+        if batch is None or request in batch.prefilling:
+            return []
+        if batch.running and request.seat:
+            self._ejecting.add(request.request_id)
+            return []
+        events: list[Event] = []
+        self._take_out(request, batch, events)
+        return events
+
+    def _complete_ejections(self, batch: Batch, events: list[Event]) -> None:
+        for request_id in [one for one in self._ejecting if one in batch.members]:
+            self._take_out(batch.members[request_id], batch, events)
+        self._ejecting = {one for one in self._ejecting if any(one in other.members for other in self.batches)}
+
+    def _take_out(self, request: Request, batch: Batch, events: list[Event]) -> None:
+        """From now on it is like a request prefilled here: KV of all but its newest token waits to be pulled."""
+        if request.seat:
+            batch.remove(request)
+        else:
+            batch.ready.remove(request)
+        request.target = request.computed = request.prompt_tokens + request.generated - 1
+        request.hands_over = True
+        request.enter(Status.HANDOFF, batch.last_token_s)
+        self.outgoing.add(request.request_id)
+        events.append(Ejected(request))
+
+    def adopt(self, request: Request) -> None:
+        """Take a sequence whose KV is here by magic: how a copy of a cluster begins in the middle of things."""
+        self.scheduler.admit(request, stays=True)
+        request.status = Status.READY
+        min(self.batches, key=lambda one: one.size + len(one.ready)).ready.append(request)
 
     # Role changes.
 
@@ -461,7 +505,7 @@ class Instance:
             num_prefilling=sum(len(batch.prefilling) for batch in self.batches),
             num_decoding=sum(batch.size for batch in self.batches),
             num_ready=sum(len(batch.ready) for batch in self.batches),
-            num_outgoing=self.num_outgoing,
+            num_outgoing=len(self.outgoing),
             num_incoming=self.num_incoming,
             num_offers=len(self.offers),
             offered_tokens=sum(handoff.request.max_tokens for handoff in self.offers),

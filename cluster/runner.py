@@ -66,6 +66,12 @@ class Runner:
         self.plan(now)
         self._commit_if_drained(now)
 
+    def eject(self, request: Request, now: float) -> None:
+        """Have a decoding request go on elsewhere; Ejected follows, now or when its step has ended."""
+        for event in self.instance.eject(request):
+            self._on_event(event, self.instance, now)
+        self.plan(now)
+
     def abort(self, request: Request, now: float) -> None:
         """Cancel a request; Aborted follows, now or when its step has ended."""
         for event in self.instance.abort(request, now):

@@ -93,6 +93,9 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("Energy", f"{number(summary['joules_per_1k_requests'] / 1e3)} kJ per 1,000 requests"))
     if summary["num_transfers"]:
         lines.append(("KV moved", f"{size(summary['kv_bytes_moved'])} in {number(summary['num_transfers'])} handoffs"))
+    if summary["num_migrations"]:
+        migrated = f"{size(summary['kv_bytes_migrated'])} of {number(summary['num_migrations'])} decoding requests"
+        lines.append(("KV migrated", migrated))
     for role, spread in summary["router_spread"].items():
         if spread["cv"] is not None:
             text = (

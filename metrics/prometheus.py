@@ -1,13 +1,17 @@
 """The metrics Baton exports: name, kind, help, labels and buckets, each defined here and nowhere else."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from threading import Lock
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from cluster.request import Status
+from cluster.role import Role
 
 # Bucket bounds as in vLLM, so that dashboards carry over.
 TTFT_S = (
@@ -37,6 +41,28 @@ TTFT_S = (
 TOKEN_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 REQUEST_S = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
 DELAY_S = (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSpec:
+    """`values` are all there can be; empty where they are known only when they come."""
+
+    help: str
+    values: tuple[str, ...] = ()
+
+
+OUTCOMES = (Status.FINISHED, Status.FAILED, Status.REJECTED, Status.ABORTED)
+LABELS = {
+    "outcome": LabelSpec("How a request ended.", tuple(status.name.lower() for status in OUTCOMES)),
+    "kind": LabelSpec("As the link model has it, or as it was on this host.", ("modelled", "measured")),
+    "verdict": LabelSpec("Whether id, epoch and checksum were right.", ("verified", "refused")),
+    "direction": LabelSpec("out: KV waits here to be pulled. in: it has room here and is on its way.", ("out", "in")),
+    "instance_name": LabelSpec("As in the result files: instance-0, instance-1, ..."),
+    "role": LabelSpec("What an instance does.", tuple(Role)),
+    "from_role": LabelSpec("The role before a change.", tuple(Role)),
+    "to_role": LabelSpec("The role after a change.", tuple(Role)),
+    "cause": LabelSpec("The planner's word for why, such as prefill_queue or decode_kv."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +98,15 @@ _SPECS = (
     MetricSpec("baton_kv_transfer_bytes", "counter", "KV bytes handed over: modelled, and really shipped.", ("kind",)),
     MetricSpec("baton_kv_payloads", "counter", "KV payloads that arrived, by verdict.", ("verdict",)),
     MetricSpec("baton_num_requests_running", "gauge", "Requests that prefill or decode.", ("instance_name",)),
-    MetricSpec("baton_num_requests_waiting", "gauge", "Requests whose prompt has not started.", ("instance_name",)),
+    MetricSpec(
+        "baton_num_requests_waiting",
+        "gauge",
+        "Requests whose prompt has not started, and handoffs that wait for room.",
+        ("instance_name",),
+    ),
+    MetricSpec(
+        "baton_num_handoffs", "gauge", "KV handoffs that an instance has a part in.", ("instance_name", "direction")
+    ),
     MetricSpec("baton_queued_prompt_tokens", "gauge", "Prompt tokens not yet computed.", ("instance_name",)),
     MetricSpec("baton_kv_cache_usage_ratio", "gauge", "Share of KV memory set aside, 0 to 1.", ("instance_name",)),
     MetricSpec("baton_instance_role", "gauge", "1 for the role an instance plays, else 0.", ("instance_name", "role")),
@@ -108,7 +142,11 @@ class HistogramCounts:
 
 
 class MetricStore(Collector):
-    """Values of all metrics by label values. Counters and histograms only ever add."""
+    """Values of all metrics by label values. Counters and histograms only ever add.
+
+    Those whose label values are known beforehand are exposed as 0 from the start: Prometheus sees no increase
+    in a series whose first value is above 0.
+    """
 
     def __init__(self) -> None:
         self._counters: dict[tuple[str, tuple[str, ...]], float] = {}
@@ -184,17 +222,18 @@ class MetricStore(Collector):
     def _family(self, spec: MetricSpec) -> Metric:
         if spec.kind == "histogram":
             histogram = HistogramMetricFamily(spec.name, spec.help, labels=spec.labels)
-            for labels, series in _of(spec, self._histograms.items()):
+            nothing = HistogramCounts(len(spec.buckets))
+            for labels, series in _of(spec, self._histograms, nothing):
                 histogram.add_metric(labels, _cumulative(spec.buckets, series.counts), series.total)
             return histogram
         family: CounterMetricFamily | GaugeMetricFamily
         if spec.kind == "counter":
             family = CounterMetricFamily(spec.name, spec.help, labels=spec.labels)
-            values = self._counters
+            series_values = _of(spec, self._counters, 0.0)
         else:
             family = GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
-            values = self._gauges
-        for labels, value in _of(spec, values.items()):
+            series_values = _of(spec, self._gauges)
+        for labels, value in series_values:
             family.add_metric(labels, value)
         return family
 
@@ -203,9 +242,14 @@ Value = TypeVar("Value")
 
 
 def _of(
-    spec: MetricSpec, items: Iterable[tuple[tuple[str, tuple[str, ...]], Value]]
+    spec: MetricSpec, found: Mapping[tuple[str, tuple[str, ...]], Value], nothing: Value | None = None
 ) -> list[tuple[tuple[str, ...], Value]]:
-    return sorted(((labels, value) for (name, labels), value in items if name == spec.name), key=lambda item: item[0])
+    """Label values and value of every series of a metric; `nothing` for those foreseen but not seen."""
+    series = {}
+    if nothing is not None:
+        series = dict.fromkeys(product(*(LABELS[label].values for label in spec.labels)), nothing)
+    series |= {labels: value for (name, labels), value in found.items() if name == spec.name}
+    return sorted(series.items(), key=lambda item: item[0])
 
 
 def _cumulative(bounds: tuple[float, ...], counts: list[int]) -> list[tuple[str, float]]:

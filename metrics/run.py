@@ -72,6 +72,9 @@ class RunResult:
     starved_steps: int
     cpu_s: float
     wall_s: float
+    num_migrations: int = 0
+    """Requests that went on decoding at another instance, when theirs changed its role."""
+    kv_bytes_migrated: int = 0
     running_costs: list[RunningCost] = field(default_factory=list)
     """Per instance."""
     notices: list[str] = field(default_factory=list)

@@ -17,5 +17,5 @@ def sample_of(instance: Instance, now: float) -> tuple[float, ...]:
         len(scheduler.waiting),
         decoding,
         instance.memory.used,
-        instance.num_outgoing,
+        len(instance.outgoing),
     )

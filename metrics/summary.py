@@ -83,6 +83,8 @@ def summarize(result: RunResult, slo: SloSpec) -> Summary:
         "role_changes": [_role_change(change, result.instance_names) for change in result.role_changes],
         "kv_bytes_moved": result.kv_bytes_moved,
         "num_transfers": result.num_transfers,
+        "num_migrations": result.num_migrations,
+        "kv_bytes_migrated": result.kv_bytes_migrated,
         "num_preemptions": int(records[:, Column.NUM_PREEMPTIONS].sum()),
         "starved_steps": result.starved_steps,
         **cost_of(result, completed),

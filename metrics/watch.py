@@ -50,6 +50,8 @@ def set_instance_gauges(store: MetricStore, name: str, load: LoadView) -> None:
     store.set("baton_num_requests_waiting", load.num_waiting + load.num_offers, name)
     store.set("baton_queued_prompt_tokens", load.queued_tokens, name)
     store.set("baton_kv_cache_usage_ratio", load.kv_use, name)
+    store.set("baton_num_handoffs", load.num_outgoing, name, "out")
+    store.set("baton_num_handoffs", load.num_incoming, name, "in")
     store.set("baton_instance_draining", float(load.phase is not Phase.SERVING), name)
     store.set("baton_instance_epoch", load.epoch, name)
     for role in Role:

@@ -44,6 +44,10 @@ class PlannerConfig:
     max_changes_per_tick: int = 1
     switch_time_s: float = 0.0
     """Modelled time from the end of draining to serving in the new role."""
+    how: str = "drain"
+    """What the `load` policy does with the work of an instance that changes: drain or migrate."""
+    migrations_at_once: int = 4
+    """Requests of one instance that are on their way to another at a time."""
     drain_timeout_s: float = 120.0
     """A drain that takes longer is rolled back."""
     load: LoadThresholds = field(default_factory=LoadThresholds)
@@ -53,7 +57,9 @@ class PlannerConfig:
         for name in ("interval_s", "drain_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"planner.{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("min_prefill", "min_decode", "max_changes_per_tick"):
+        if self.how not in ("drain", "migrate"):
+            raise ConfigError(f"planner.how is {self.how!r}; use drain or migrate")
+        for name in ("min_prefill", "min_decode", "max_changes_per_tick", "migrations_at_once"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"planner.{name} is {getattr(self, name)}; it must be at least 1")
         if not self.switch_time_s >= 0:

@@ -1,8 +1,20 @@
 """What a planner answers: orders to change roles, each with its reason, and what it would like to have."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from cluster.role import Role
+
+
+class How(StrEnum):
+    """What becomes of the work that an instance has when it is to change its role."""
+
+    DRAIN = "drain"
+    """It finishes all of it, then changes."""
+    MIGRATE = "migrate"
+    """Its decoding requests go on elsewhere as far as there is room; it finishes the rest, then changes."""
+    FLIP = "flip"
+    """It changes at once, and finishes old work on the side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +27,7 @@ class RoleOrder:
     cause: str
     """One stable word for the kind of reason, used as a metric label."""
     reason: str
-    immediate: bool = False
-    """Flip at once and finish old work on the side, instead of draining first."""
+    how: How = How.DRAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from cluster.load import LoadView
 from cluster.role import Role
 from planner.config import LoadThresholds, PlannerConfig
-from planner.decision import Decision, RoleOrder
+from planner.decision import Decision, How, RoleOrder
 from planner.observation import Observation
 
 
@@ -77,7 +77,7 @@ def load_policy(observation: Observation, config: PlannerConfig, memory: LoadMem
         reason = f"{reason}; prefill queue stays at {after:.0f} tokens without it"
         step = -1
     cause = "prefill_queue" if asks is Role.PREFILL else "decode_kv"
-    order = RoleOrder(donor.index, donor.epoch, asks, cause, reason)
+    order = RoleOrder(donor.index, donor.epoch, asks, cause, reason, How(config.how))
     return Decision((order,), reason, len(prefill) + step, len(decode) - step), LoadMemory(changing=True)
 
 

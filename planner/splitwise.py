@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from cluster.load import LoadView
 from cluster.role import Role
 from planner.config import PlannerConfig
-from planner.decision import Decision, RoleOrder
+from planner.decision import Decision, How, RoleOrder
 from planner.observation import Observation
 
 
@@ -67,7 +67,7 @@ def _other(home: Role) -> str:
 
 
 def _order(view: LoadView, role: Role, cause: str, reason: str) -> RoleOrder:
-    return RoleOrder(view.index, view.epoch, role, cause, reason, immediate=True)
+    return RoleOrder(view.index, view.epoch, role, cause, reason, how=How.FLIP)
 
 
 def _decision(orders: list[RoleOrder], observation: Observation) -> Decision:

@@ -3,6 +3,7 @@
 from array import array
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter, process_time
 
 import numpy as np
@@ -10,7 +11,16 @@ import numpy.typing as npt
 
 from cluster.agenda import ARRIVAL, SAMPLE, TICK, Agenda
 from cluster.errors import StalledError
-from cluster.events import Event, Finished, PrefillDone, PrefillStarted, RoleCommitted, RoleServed, RoomReserved
+from cluster.events import (
+    Ejected,
+    Event,
+    Finished,
+    PrefillDone,
+    PrefillStarted,
+    RoleCommitted,
+    RoleServed,
+    RoomReserved,
+)
 from cluster.fabric import Fabric, Flow
 from cluster.handoff import Handoff, HandoffState
 from cluster.instance import Instance
@@ -21,7 +31,7 @@ from metrics.history import RoleHistory
 from metrics.records import Records, as_rows
 from metrics.run import RunResult, starved_notice
 from metrics.samples import SAMPLE_FIELDS, sample_of
-from planner.decision import RoleOrder
+from planner.decision import How, RoleOrder
 from planner.observation import Observation
 from planner.planner import Planner
 from scenario.build import Placement, build_instance, build_router, instance_names
@@ -93,6 +103,12 @@ class Simulator:
         """Handoffs offered before their prompt was complete, by request."""
         self._held_back: dict[int, Flow] = {}
         """Layer-wise flows whose prefill step goes on, by request."""
+        self._migrating: dict[int, int] = {}
+        """Draining instances whose requests go on elsewhere, and how many are on their way."""
+        self._sources: dict[int, int] = {}
+        """Where the KV of a migrating request is."""
+        self._num_migrations = 0
+        self._kv_bytes_migrated = 0
         self._num_transfers = 0
         self._kv_bytes_moved = 0
 
@@ -152,6 +168,8 @@ class Simulator:
             self._prefill_done(event.request, now)
         elif isinstance(event, RoomReserved):
             self._room_reserved(event.handoff, now)
+        elif isinstance(event, Ejected):
+            self._prefill_done(event.request, now)
         elif isinstance(event, PrefillStarted):
             self._prefill_starts(event.request, event.end_s, now)
         elif isinstance(event, RoleCommitted):
@@ -198,7 +216,8 @@ class Simulator:
         runner = self._runners[choice.instance]
         num_bytes = request.target * self._kv_bytes_per_token
         epoch = runner.instance.state.epoch
-        handoff = Handoff(request, request.prefill_instance, choice.instance, epoch, num_bytes)
+        source = self._sources.get(request.request_id, request.prefill_instance)
+        handoff = Handoff(request, source, choice.instance, epoch, num_bytes)
         runner.accept(handoff, now)
         return handoff
 
@@ -218,10 +237,37 @@ class Simulator:
 
     def _kv_arrives(self, flow: Flow, now: float) -> None:
         handoff = flow.handoff
+        source, request = handoff.source, handoff.request
         self._num_transfers += 1
         self._kv_bytes_moved += handoff.num_bytes
         self._runners[handoff.target].receive(handoff, now)
-        self._runners[handoff.source].release(handoff.request, now)
+        self._runners[source].release(request, now)
+        if self._sources.pop(request.request_id, None) is not None:
+            self._num_migrations += 1
+            self._kv_bytes_migrated += handoff.num_bytes
+            if source in self._migrating:
+                self._migrating[source] -= 1
+                self._migrate(source, now)
+
+    def _migrate(self, source: int, now: float) -> None:
+        """Send more decoding requests of a draining instance elsewhere, a few at a time, while there is room."""
+        runner = self._runners[source]
+        batches = runner.instance.batches
+        staying = [one for batch in batches for one in (*batch.ready, *batch.members.values())]
+        for request in staying:
+            if self._migrating[source] >= self.scenario.planner.migrations_at_once:
+                return
+            if request.request_id in self._sources:
+                continue
+            if self._router.route_migration(request, source, partial(self._has_room, request)) is None:
+                return
+            self._migrating[source] += 1
+            self._sources[request.request_id] = source
+            runner.eject(request, now)
+
+    def _has_room(self, request: Request, instance: int) -> bool:
+        target = self.instances[instance]
+        return not target.offers and target.scheduler.has_room(request, stays=True)
 
     # Roles.
 
@@ -238,7 +284,7 @@ class Simulator:
         runner = self._runners[order.instance]
         self._router.close(order.instance)
         self._history.change_begins(order.instance, order.role, order.reason, now)
-        change = runner.flip if order.immediate else runner.begin_drain
+        change = runner.flip if order.how is How.FLIP else runner.begin_drain
         turned_away = change(order.role, order.epoch, now)
         assert turned_away is not None, "the order was made from this instance's state just now"
         for handoff in turned_away:
@@ -246,8 +292,12 @@ class Simulator:
             self._router.handoff_undone(order.instance, handoff.request)
             if self._pushed.pop(handoff.request.request_id, None) is None:
                 self._prefill_done(handoff.request, now)
+        if order.how is How.MIGRATE:
+            self._migrating[order.instance] = 0
+            self._migrate(order.instance, now)
 
     def _serve(self, instance: Instance, now: float) -> None:
+        self._migrating.pop(instance.index, None)
         self._history.serves(instance.index, instance.role, now)
         self._router.open(instance.index, instance.role)
         for waiting, route in (
@@ -299,6 +349,8 @@ class Simulator:
             kv_capacity_tokens=[instance.memory.capacity for instance in self.instances],
             kv_bytes_moved=self._kv_bytes_moved,
             num_transfers=self._num_transfers,
+            num_migrations=self._num_migrations,
+            kv_bytes_migrated=self._kv_bytes_migrated,
             starved_steps=starved,
             cpu_s=cpu_s,
             wall_s=wall_s,

@@ -66,9 +66,14 @@ class Bench:
             request.enter(status, now)
         request.generated = 1
         request.prefill_instance = 1
+        self.hand_in(now, request)
         self.transfer_s[request.request_id] = transfer_s
-        self.agenda.at(now, ARRIVAL, self._offer, Handoff(request, 1, 0, epoch=0, num_bytes=0))
         return request
+
+    def hand_in(self, now: float, request: Request) -> None:
+        """KV of a request that waits elsewhere is offered at `now` and comes at once when there is room."""
+        self.transfer_s[request.request_id] = 0.0
+        self.agenda.at(now, ARRIVAL, self._offer, Handoff(request, 1, 0, epoch=0, num_bytes=0))
 
     def at(self, now: float, action) -> None:
         """Call `action(runner, now)` at `now`."""

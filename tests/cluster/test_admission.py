@@ -62,7 +62,7 @@ def test_kv_waits_in_prefill_memory_and_bounds_admission_there():
     bench.submit(0.0, 50, 5)
     bench.run(until=9.0)
     assert bench.reported("PrefillDone") == [(1.0, 0)]
-    assert (bench.instance.memory.held, bench.instance.num_outgoing) == ({0: 60}, 1)
+    assert (bench.instance.memory.held, len(bench.instance.outgoing)) == ({0: 60}, 1)
     bench.at(9.5, lambda runner, now: runner.release(first, now))
     bench.run()
     assert bench.reported("PrefillDone") == [(1.0, 0), (10.5, 1)]

@@ -4,6 +4,7 @@ import pytest
 
 from cluster.role import Role
 from planner.config import PlannerConfig
+from planner.decision import How
 from planner.observation import Observation
 from planner.splitwise import SplitwiseMemory, splitwise_policy
 from tests.planner.views import view
@@ -39,7 +40,7 @@ def pools(prompt_queue=0, kv_used=0, **third):
 def test_borrows_the_least_loaded_of_the_other_pool(views, instance, cause):
     decision, memory = tick(*views)
     (order,) = decision.orders
-    assert (order.instance, order.role, order.cause, order.immediate) == (instance, Role.MIXED, cause, True)
+    assert (order.instance, order.role, order.cause, order.how) == (instance, Role.MIXED, cause, How.FLIP)
     assert memory.homes == ((instance, views[instance].role),)
 
 
