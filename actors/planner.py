@@ -12,6 +12,7 @@ from actors.calls import Calls
 from actors.clock import Clock
 from metrics.prometheus import MetricStore
 from planner.planner import Planner
+from scenario.build import planner_tools
 from scenario.spec import Scenario
 
 
@@ -20,7 +21,7 @@ class PlannerActor:
 
     def __init__(self, scenario: Scenario) -> None:
         self._interval_s = scenario.planner.interval_s
-        self._planner = Planner(scenario.planner)
+        self._planner = Planner(planner_tools(scenario))
         self._metrics = MetricStore()
         self._calls = Calls()
 

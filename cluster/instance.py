@@ -491,6 +491,7 @@ class Instance:
 
     def load(self, now: float) -> LoadView:
         scheduler, state = self.scheduler, self.state
+        step = self.in_flight[0] if self.in_flight else None
         started = sum(r.target - r.computed for batch in self.batches for r in batch.prefilling)
         return LoadView(
             now_s=now,
@@ -499,11 +500,14 @@ class Instance:
             phase=state.phase,
             target=state.target,
             epoch=state.epoch,
+            serving_since_s=state.since_s,
             num_waiting=len(scheduler.waiting),
             queued_tokens=scheduler.queued_tokens + started,
             oldest_wait_s=now - scheduler.waiting[0].times[Status.QUEUED] if scheduler.waiting else 0.0,
             num_prefilling=sum(len(batch.prefilling) for batch in self.batches),
             num_decoding=sum(batch.size for batch in self.batches),
+            context_tokens=sum(batch.context for batch in self.batches),
+            iteration_s=(step.end_s - step.start_s) / step.iterations if step else 0.0,
             num_ready=sum(len(batch.ready) for batch in self.batches),
             num_outgoing=len(self.outgoing),
             num_incoming=self.num_incoming,

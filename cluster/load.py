@@ -16,6 +16,8 @@ class LoadView:
     target: Role | None
     """The role a draining instance will take."""
     epoch: int
+    serving_since_s: float
+    """When it entered its phase: what it measured before is another role's."""
     num_waiting: int
     """Requests whose prompt has not started."""
     queued_tokens: int
@@ -24,6 +26,10 @@ class LoadView:
     """Age of the oldest waiting prompt; 0 when none waits."""
     num_prefilling: int
     num_decoding: int
+    context_tokens: int
+    """Prompt and generated tokens of the sequences that decode."""
+    iteration_s: float
+    """Length of one iteration of the step under way; 0 when idle."""
     num_ready: int
     num_outgoing: int
     """Requests whose KV waits here to be pulled."""

@@ -235,6 +235,15 @@ class Router:
         self._paired[request.request_id] = target
         return target
 
+    def migration_undone(self, request: Request, source: int) -> None:
+        """The request ended at its source before it could leave."""
+        tokens = self._kv_tokens(request)
+        self.handoffs.book(self._paired.pop(request.request_id), -tokens)
+        if request.decode_instance < 0:
+            self.prompts.book(source, self._prompt_tokens(request))
+        if request.decode_instance >= 0 or self._pairs:
+            self.handoffs.book(source, tokens)
+
     def done(self, instance: int, request: Request) -> None:
         """The prompt is computed and its KV will leave, or the request has ended there."""
         if request.hands_over:

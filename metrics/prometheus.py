@@ -111,7 +111,7 @@ _SPECS = (
     MetricSpec("baton_kv_cache_usage_ratio", "gauge", "Share of KV memory set aside, 0 to 1.", ("instance_name",)),
     MetricSpec("baton_instance_role", "gauge", "1 for the role an instance plays, else 0.", ("instance_name", "role")),
     MetricSpec("baton_instance_draining", "gauge", "1 while an instance changes its role.", ("instance_name",)),
-    MetricSpec("baton_instance_epoch", "gauge", "Committed role changes of an instance.", ("instance_name",)),
+    MetricSpec("baton_instance_epoch", "gauge", "Grows with every role change and restart.", ("instance_name",)),
     MetricSpec("baton_role_changes", "counter", "Committed role changes.", ("from_role", "to_role", "cause")),
     MetricSpec("baton_planner_ticks", "counter", "Planner decisions taken."),
     MetricSpec("baton_planner_target_instances", "gauge", "Instances the planner aims at.", ("role",)),

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cluster.errors import ConfigError
-from cluster.request import Status
+from cluster.request import Request, Status
 from metrics.latency import e2e_s, tpot_s, ttft_s
-from metrics.records import Column, FloatArray
+from metrics.records import Column, FloatArray, Records
 
 GOODPUT_KEYS = {"ttft": "ttft_ms", "tpot": "tpot_ms", "e2e": "e2e_ms", "e2el": "e2e_ms"}
 """What `--goodput` calls a target, and the field it sets."""
@@ -75,3 +75,10 @@ def meets(records: FloatArray, slo: SloSpec) -> npt.NDArray[np.bool_]:
         if target_ms is not None:
             good &= ~(latency_s(records) > target_ms / 1e3 + _TIE_S)
     return good
+
+
+def is_good(request: Request, slo: SloSpec) -> bool:
+    """The same for one request at the moment it finishes; see `meets`."""
+    records = Records()
+    records.add(request)
+    return bool(meets(records.table(), slo)[0])

@@ -39,6 +39,8 @@ class PlannerConfig:
     """static, load or splitwise."""
     interval_s: float = 1.0
     """Time between ticks."""
+    window_s: float = 5.0
+    """How far back a policy looks at demand."""
     min_prefill: int = 1
     min_decode: int = 1
     max_changes_per_tick: int = 1
@@ -54,7 +56,7 @@ class PlannerConfig:
     splitwise: SplitwiseThresholds = field(default_factory=SplitwiseThresholds)
 
     def __post_init__(self) -> None:
-        for name in ("interval_s", "drain_timeout_s"):
+        for name in ("interval_s", "window_s", "drain_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"planner.{name} is {getattr(self, name)}; it must be above 0")
         if self.how not in ("drain", "migrate"):

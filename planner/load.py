@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from cluster.load import LoadView
 from cluster.role import Role
-from planner.config import LoadThresholds, PlannerConfig
+from planner.config import LoadThresholds
 from planner.decision import Decision, How, RoleOrder
 from planner.observation import Observation
+from planner.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,9 @@ def decode_use(views: list[LoadView], instances: int) -> float:
     return wanted / (instances * capacity)
 
 
-def load_policy(observation: Observation, config: PlannerConfig, memory: LoadMemory) -> tuple[Decision, LoadMemory]:
+def load_policy(observation: Observation, tools: Tools, memory: LoadMemory) -> tuple[Decision, LoadMemory]:
     """One tick. Pure: the same arguments give the same answer."""
+    config = tools.config
     limits = config.load
     prefill, decode = observation.serving(Role.PREFILL), observation.serving(Role.DECODE)
     if observation.changing():

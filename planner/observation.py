@@ -1,9 +1,12 @@
-"""What a planner sees at a tick: the instances as they are, not as it remembers them."""
+"""What a planner sees at a tick: the instances as they are, not as it remembers them, and recent demand."""
 
 from dataclasses import dataclass
 
 from cluster.load import LoadView
 from cluster.role import Phase, Role
+from planner.demand import Demand
+
+NO_DEMAND = Demand(window_s=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +15,7 @@ class Observation:
 
     now_s: float
     instances: tuple[LoadView, ...]
+    demand: Demand = NO_DEMAND
 
     def serving(self, role: Role) -> list[LoadView]:
         return [view for view in self.instances if view.role is role and view.phase is Phase.SERVING]

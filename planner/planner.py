@@ -10,11 +10,12 @@ from planner.decision import Decision, RoleOrder
 from planner.load import LoadMemory, load_policy
 from planner.observation import Observation
 from planner.splitwise import SplitwiseMemory, splitwise_policy
+from planner.tools import Tools
 
-Policy = Callable[[Observation, PlannerConfig, Any], tuple[Decision, Any]]
+Policy = Callable[[Observation, Tools, Any], tuple[Decision, Any]]
 
 
-def static_policy(observation: Observation, config: PlannerConfig, memory: None) -> tuple[Decision, None]:  # noqa: ARG001
+def static_policy(observation: Observation, tools: Tools, memory: None) -> tuple[Decision, None]:  # noqa: ARG001
     """Never moves anybody."""
     prefill, decode = observation.serving(Role.PREFILL), observation.serving(Role.DECODE)
     return Decision((), "static", len(prefill), len(decode)), None
@@ -31,15 +32,17 @@ POLICIES: dict[str, tuple[Policy, Callable[[], Any]]] = {
 class Planner:
     """Call `tick` every `config.interval_s`; carry out the orders it returns."""
 
-    def __init__(self, config: PlannerConfig) -> None:
+    def __init__(self, tools: Tools) -> None:
+        config = tools.config
         if config.policy not in POLICIES:
             raise ConfigError(f"planner.policy is {config.policy!r}; use one of {', '.join(POLICIES)}")
         self.config = config
+        self._tools = tools
         self._policy, first_memory = POLICIES[config.policy]
         self._memory = first_memory()
 
     def tick(self, observation: Observation) -> Decision:
-        decision, self._memory = self._policy(observation, self.config, self._memory)
+        decision, self._memory = self._policy(observation, self._tools, self._memory)
         orders = within_limits(decision.orders, observation, self.config)
         if orders == decision.orders:
             return decision

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from cluster.load import LoadView
 from cluster.role import Role
-from planner.config import PlannerConfig
 from planner.decision import Decision, How, RoleOrder
 from planner.observation import Observation
+from planner.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class SplitwiseMemory:
 
 
 def splitwise_policy(
-    observation: Observation, config: PlannerConfig, memory: SplitwiseMemory
+    observation: Observation, tools: Tools, memory: SplitwiseMemory
 ) -> tuple[Decision, SplitwiseMemory]:
     """One tick: send home who is done, else borrow one machine if a pool is over its threshold."""
-    limits = config.splitwise
+    config, limits = tools.config, tools.config.splitwise
     prompt, token = observation.serving(Role.PREFILL), observation.serving(Role.DECODE)
     mixed, homes = observation.serving(Role.MIXED), dict(memory.homes)
     orders = [

@@ -1,5 +1,7 @@
 """From a scenario to the parts that both drivers run: cost model, KV capacity, instances, links, router."""
 
+from math import inf
+
 from cluster.cost import Roofline, divide_layers, kv_capacity_tokens
 from cluster.errors import CapacityError
 from cluster.gpu import capped_compute
@@ -8,6 +10,8 @@ from cluster.link import LinkSpec
 from cluster.pipeline import Pipeline
 from cluster.role import Role
 from cluster.router import Router
+from planner.engine import EngineModel
+from planner.tools import Rollout, Targets, Tools
 from scenario.hardware import Hardware
 from scenario.spec import Scenario
 
@@ -107,6 +111,23 @@ def build_router(scenario: Scenario) -> Router:
         pairs=scenario.router.pairs,
         seed=scenario.seed,
     )
+
+
+def planner_tools(scenario: Scenario, rollout: Rollout | None = None) -> Tools:
+    """What the planner's policies may use; the engine model is that of the first instance's hardware."""
+    role, slo = scenario.roles[0], scenario.slo
+    cost = build_cost(scenario, role)
+    engine = EngineModel(
+        cost=cost,
+        kv_capacity_tokens=kv_capacity(scenario, role),
+        prefill_batch_tokens=scenario.engine.prefill_batch_tokens or cost.saturation_tokens(),
+        max_batch=scenario.engine.max_batch,
+    )
+    targets = Targets(
+        ttft_s=inf if slo.ttft_ms is None else slo.ttft_ms / 1e3,
+        tpot_s=inf if slo.tpot_ms is None else slo.tpot_ms / 1e3,
+    )
+    return Tools(scenario.planner, targets, engine, rollout)
 
 
 def instance_names(scenario: Scenario) -> list[str]:

@@ -11,6 +11,7 @@ from planner.config import LoadThresholds, PlannerConfig
 from planner.load import LoadMemory, load_policy
 from planner.observation import Observation
 from planner.planner import Planner
+from planner.tools import Tools
 from tests.planner.views import cluster, view
 
 CONFIG = PlannerConfig(
@@ -74,7 +75,7 @@ TABLE = [
 def test_decisions(queues, uses, move, reason):
     """As it decides once the votes are in."""
     asks = P if sum(queues) > 10_000 * len(queues) else D
-    decision, memory = load_policy(cluster(queues, uses), CONFIG, LoadMemory(asks=asks, votes=1))
+    decision, memory = load_policy(cluster(queues, uses), Tools(CONFIG), LoadMemory(asks=asks, votes=1))
     assert decision.reason == reason
     counts = (len(queues), len(uses))
     if move is None:
@@ -90,19 +91,19 @@ def test_decisions(queues, uses, move, reason):
 
 def test_handoffs_that_wait_for_room_count_as_use():
     waiting = Observation(0.0, (view(0, P), view(1, P), view(2, D, kv=20_000, offered=15_000)))
-    decision, _ = load_policy(waiting, CONFIG, LoadMemory(asks=D, votes=1))
+    decision, _ = load_policy(waiting, Tools(CONFIG), LoadMemory(asks=D, votes=1))
     assert [order.role for order in decision.orders] == [D]
 
 
 def test_an_order_names_the_epoch_it_was_made_for():
     seen = Observation(0.0, (view(0, P, epoch=3), view(1, P, epoch=5, queued=1), view(2, D, kv=90_000)))
-    decision, _ = load_policy(seen, CONFIG, LoadMemory(asks=D, votes=1))
+    decision, _ = load_policy(seen, Tools(CONFIG), LoadMemory(asks=D, votes=1))
     assert [(order.instance, order.epoch) for order in decision.orders] == [(0, 3)]
 
 
 def decide(observations: list[Observation]) -> list[str]:
     """The reason of each tick, and `P` or `D` for an order."""
-    planner = Planner(CONFIG)
+    planner = Planner(Tools(CONFIG))
     answers = []
     for observation in observations:
         decision = planner.tick(observation)
@@ -159,8 +160,8 @@ MEMORIES = st.builds(
 def test_what_always_holds(queues, uses, memory, min_prefill, min_decode):
     config = replace(CONFIG, min_prefill=min_prefill, min_decode=min_decode)
     observation = cluster(queues, uses, now_s=100.0)
-    decision, after = load_policy(observation, config, memory)
-    assert (decision, after) == load_policy(observation, config, memory), "the same in, the same out"
+    decision, after = load_policy(observation, Tools(config), memory)
+    assert (decision, after) == load_policy(observation, Tools(config), memory), "the same in, the same out"
     assert decision.reason
     for order in decision.orders:
         giver = observation.instances[order.instance]
@@ -179,7 +180,7 @@ def test_what_always_holds(queues, uses, memory, min_prefill, min_decode):
 @given(st.integers(0, 400_000), st.integers(0, 400_000), st.integers(2, 5), st.integers(2, 5))
 def test_a_constant_load_is_never_answered_by_a_move_and_its_reverse(queued, kv, num_prefill, num_decode):
     """Whatever the split, the same work is spread over it; changes take no time here."""
-    planner = Planner(CONFIG)
+    planner = Planner(Tools(CONFIG))
     moves = []
     for now in range(100):
         split = cluster([queued // num_prefill] * num_prefill, [kv // num_decode] * num_decode, now_s=float(now))

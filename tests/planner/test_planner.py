@@ -8,6 +8,7 @@ from planner.config import PlannerConfig
 from planner.decision import RoleOrder
 from planner.observation import Observation
 from planner.planner import Planner, within_limits
+from planner.tools import Tools
 from tests.planner.views import cluster, view
 
 P, D = Role.PREFILL, Role.DECODE
@@ -41,7 +42,7 @@ def test_limits(orders, limits, kept):
 
 
 def test_static_never_moves_anybody():
-    planner = Planner(PlannerConfig())
+    planner = Planner(Tools(PlannerConfig()))
     decision = planner.tick(cluster([10**9, 0], [100_000]))
     assert (decision.orders, decision.reason) == ((), "static")
     assert (decision.target_prefill, decision.target_decode) == (2, 1)
@@ -66,5 +67,5 @@ def test_an_observation_knows_how_old_it_is():
 )
 def test_bad_settings(fields, message):
     with pytest.raises(ConfigError) as error:
-        Planner(PlannerConfig(**fields))
+        Planner(Tools(PlannerConfig(**fields)))
     assert str(error.value) == message

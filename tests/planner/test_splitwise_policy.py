@@ -7,6 +7,7 @@ from planner.config import PlannerConfig
 from planner.decision import How
 from planner.observation import Observation
 from planner.splitwise import SplitwiseMemory, splitwise_policy
+from planner.tools import Tools
 from tests.planner.views import view
 
 CONFIG = PlannerConfig(policy="splitwise")
@@ -17,7 +18,7 @@ NOBODY = SplitwiseMemory()
 
 
 def tick(*views, memory=NOBODY):
-    return splitwise_policy(Observation(1.0, views), CONFIG, memory)
+    return splitwise_policy(Observation(1.0, views), Tools(CONFIG), memory)
 
 
 def pools(prompt_queue=0, kv_used=0, **third):

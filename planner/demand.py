@@ -1,0 +1,83 @@
+"""What was asked of the cluster lately: from requests that arrived, because completions hide demand."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Arrived(NamedTuple):
+    """One request. `output_tokens` is what it declared; 0 where requests declare nothing."""
+
+    at_s: float
+    prompt_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The last `window_s` seconds, or less at the start of a run. No traffic is zero, not nothing."""
+
+    window_s: float
+    arrived: tuple[Arrived, ...] = ()
+    num_ended: int = 0
+    num_good: int = 0
+    mean_output_tokens: float = 0.0
+    """Of requests that ended in the window; 0 when none did."""
+
+    @property
+    def request_rate(self) -> float:
+        """Requests per second."""
+        return len(self.arrived) / self.window_s if self.window_s > 0 else 0.0
+
+    @property
+    def prompt_tokens(self) -> float:
+        """Mean ISL of what arrived; 0 without traffic."""
+        return sum(one.prompt_tokens for one in self.arrived) / len(self.arrived) if self.arrived else 0.0
+
+    @property
+    def output_tokens(self) -> float:
+        """Mean OSL: as declared by what arrived, else of what ended; 0 when neither is known."""
+        declared = [one.output_tokens for one in self.arrived if one.output_tokens]
+        return sum(declared) / len(declared) if declared else self.mean_output_tokens
+
+    @property
+    def attainment(self) -> float | None:
+        """Share of good requests among those that ended; None when none did."""
+        return self.num_good / self.num_ended if self.num_ended else None
+
+
+class DemandWindow:
+    """Fed by a driver as things happen; `declares` says whether output lengths are known at arrival."""
+
+    def __init__(self, window_s: float, *, declares: bool) -> None:
+        self.window_s = window_s
+        self._declares = declares
+        self._arrived: deque[Arrived] = deque()
+        self._ended: deque[tuple[float, int, bool]] = deque()
+
+    def arrive(self, now: float, prompt_tokens: int, output_tokens: int) -> None:
+        self._arrived.append(Arrived(now, prompt_tokens, output_tokens if self._declares else 0))
+        if len(self._arrived) & 255 == 0:
+            self._forget(now)
+
+    def end(self, now: float, output_tokens: int, good: bool) -> None:
+        self._ended.append((now, output_tokens, good))
+        if len(self._ended) & 255 == 0:
+            self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        for events in (self._arrived, self._ended):
+            while events and events[0][0] <= now - self.window_s:
+                events.popleft()
+
+    def view(self, now: float) -> Demand:
+        """The window that ends now."""
+        self._forget(now)
+        outputs = [tokens for _, tokens, _ in self._ended]
+        return Demand(
+            window_s=min(self.window_s, now),
+            arrived=tuple(self._arrived),
+            num_ended=len(self._ended),
+            num_good=sum(good for *_, good in self._ended),
+            mean_output_tokens=sum(outputs) / len(outputs) if outputs else 0.0,
+        )

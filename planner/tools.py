@@ -1,0 +1,47 @@
+"""What a policy may use beside its observation: settings, targets, an engine model, and a look into the future."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from planner.config import PlannerConfig
+from planner.decision import RoleOrder
+from planner.engine import EngineModel
+from planner.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Latency targets in seconds; infinite where there is none."""
+
+    ttft_s: float = float("inf")
+    tpot_s: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What became of requests in a rollout. `pending` could not be judged before it ended."""
+
+    good: int
+    bad: int
+    pending: int
+
+    @property
+    def score(self) -> float:
+        """Requests that are good, those not judged counting half."""
+        return self.good + 0.5 * self.pending
+
+
+NO_TARGETS = Targets()
+
+Rollout = Callable[[Observation, Sequence[RoleOrder], float, int], Outlook]
+"""(observation, orders to carry out now, horizon in seconds, seed) -> outlook. Pure: the same in, the same out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Policies that only need thresholds ignore all but `config`."""
+
+    config: PlannerConfig
+    targets: Targets = NO_TARGETS
+    engine: EngineModel | None = None
+    rollout: Rollout | None = None
