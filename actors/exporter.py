@@ -4,12 +4,15 @@ import asyncio
 import os
 from collections.abc import Iterator
 
+import ray.util
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from cluster.errors import ConfigError
 from metrics.prometheus import MetricStore
+
+EVERY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - recognised here, chosen by the user
 
 
 class ExporterActor(Collector):
@@ -34,7 +37,12 @@ class ExporterActor(Collector):
                 f"metrics port {self._port} on {self._host} cannot be used ({error.strerror}); "
                 "choose another with --set live.metrics_port=PORT, or 0 for any free port"
             ) from error
-        return f"http://{self._host}:{self._server.server_port}/metrics"
+        return f"http://{self._reachable_host()}:{self._server.server_port}/metrics"
+
+    def _reachable_host(self) -> str:
+        if self._host not in EVERY_ADDRESS:
+            return self._host
+        return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
 
     def collect(self) -> Iterator[Metric]:
         """The sum of all senders."""

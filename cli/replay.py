@@ -2,14 +2,22 @@
 
 import argparse
 import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cli.run_arguments import add_run_arguments, finish, scenario_of
 from scenario.requests import requests_of
+
+if TYPE_CHECKING:
+    from actors.messages import Snapshot
+    from cli.prometheus_server import PrometheusServer
 
 DESCRIPTION = "Run a scenario live on Ray, with real KV transfers and Prometheus metrics, and print its summary."
 EXAMPLES = """examples:
   baton replay demo
   baton replay demo --trace azure_llm_2023_conv.csv --num-requests 1500 --request-rate 10 --out runs/live
+  baton replay demo --prometheus --out runs/live
   ray start --head && RAY_AUTH_MODE=disabled baton replay demo --address auto
 """
 
@@ -19,25 +27,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     live = parser.add_argument_group("live")
     live.add_argument("--address", metavar="ADDR", help="a running Ray cluster: auto or HOST:PORT (default: embedded)")
     live.add_argument("--time-scale", type=float, metavar="X", help="2 runs twice as slow as real time")
+    live.add_argument(
+        "--prometheus", action="store_true", help="run a local Prometheus along; with --out its data is kept there"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     from actors.replay import replay
     from cli.live_view import live_view
+    from cli.prometheus_server import PrometheusServer
 
     scenario = scenario_of(arguments)
     trace, too_long, notices = requests_of(scenario)
-    with live_view(scenario, len(trace), quiet=arguments.quiet) as view:
-        view.say("starting Ray" if arguments.address is None else f"connecting to Ray at {arguments.address}")
-        result = replay(
-            scenario,
-            trace,
-            too_long,
-            address=arguments.address,
-            on_start=lambda url: view.say(f"metrics: {url}"),
-            watch=view.show,
-        )
-    code = finish(arguments, scenario, result, notices)
+    server = PrometheusServer() if arguments.prometheus else None
+    with server or nullcontext():
+        with live_view(scenario, len(trace), quiet=arguments.quiet) as view:
+
+            def start(url: str) -> None:
+                view.say(f"metrics: {url}")
+                if server is not None:
+                    server.start(url, with_ray=arguments.address is not None)
+                    view.say(f"Prometheus: {server.url}")
+
+            def watch(snapshot: "Snapshot") -> None:
+                view.show(snapshot)
+                if server is not None and snapshot.num_ended == len(trace):
+                    server.catch_up()
+
+            view.say("starting Ray" if arguments.address is None else f"connecting to Ray at {arguments.address}")
+            result = replay(scenario, trace, too_long, address=arguments.address, on_start=start, watch=watch)
+        code = finish(arguments, scenario, result, notices)
+        if server is not None and arguments.out:
+            _keep(server, Path(arguments.out, "prometheus"))
     for notice in result.notices:
         print(f"note: {notice}", file=sys.stderr)
     return code
+
+
+def _keep(server: "PrometheusServer", folder: Path) -> None:
+    server.stop()
+    server.keep(folder)
+    print(
+        f"to look again: cd {folder} && prometheus --config.file=prometheus.yml --storage.tsdb.path=data",
+        file=sys.stderr,
+    )
