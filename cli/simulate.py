@@ -40,13 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
 
         return compare(arguments)
     from cli.progress import progress
-    from sim.simulator import Simulator
+    from sim.run import simulate
 
     scenario = scenario_of(arguments)
     trace, too_long, notices = requests_of(scenario)
     quiet = arguments.quiet or not sys.stderr.isatty()
     with progress("requests", len(trace), quiet=quiet, delay_s=BAR_DELAY_S) as advance:
-        result = Simulator(scenario, trace, too_long, watch=lambda num_ended: advance(num_ended, "")).run()
+        result = simulate(scenario, trace, too_long, watch=lambda num_ended: advance(num_ended, ""))
     code = finish(arguments, scenario, result, notices)
     if not arguments.quiet:
         rate = len(trace) / result.cpu_s if result.cpu_s else float("inf")

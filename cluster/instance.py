@@ -425,6 +425,7 @@ class Instance:
             batch.ready.remove(request)
         request.target = request.computed = request.prompt_tokens + request.generated - 1
         request.hands_over = True
+        self.scheduler.stop_growth(request)
         request.enter(Status.HANDOFF, batch.last_token_s)
         self.outgoing.add(request.request_id)
         events.append(Ejected(request))
@@ -446,6 +447,14 @@ class Instance:
             return None
         self.state.begin_drain(role, now)
         return self._turn_away()
+
+    def recall_prompts(self) -> list[Request]:
+        """Give back prompts that have not started, to be computed elsewhere; who was preempted here stays."""
+        scheduler = self.scheduler
+        recalled = [request for request in scheduler.waiting if request.status is Status.QUEUED]
+        for request in recalled:
+            scheduler.withdraw(request)
+        return recalled
 
     @property
     def drained(self) -> bool:

@@ -126,6 +126,12 @@ class Runner:
             self.plan(now)
         return turned_away
 
+    def recall_prompts(self, now: float) -> list[Request]:
+        """Prompts that have not started here, to be computed elsewhere."""
+        recalled = self.instance.recall_prompts()
+        self._commit_if_drained(now)
+        return recalled
+
     def _roll_back(self, now: float, began_s: float) -> None:
         """Give up a drain that takes too long and serve on in the old role."""
         state = self.instance.state

@@ -196,6 +196,12 @@ class Scheduler:
             batch.prefilling.remove(request)
             self.release(request)
 
+    def stop_growth(self, request: Request) -> None:
+        """Its `target` tokens of KV stay, to be released at the size they have reached, and nobody keeps a block free."""
+        if self.preempts:
+            self.memory.held[request.request_id] = self.memory.round_up(request.target)
+            self.admitted.pop(request.request_id, None)
+
     def release(self, request: Request, stored: int | None = None) -> None:
         """Free the request's KV; `stored` is its size now if it may have grown past what admission set aside."""
         self.memory.release(request.request_id, stored if self.preempts else None)

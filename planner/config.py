@@ -34,9 +34,40 @@ class SplitwiseThresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookaheadSettings:
+    """How far and how often the `lookahead` policy looks, and how sure it wants to be."""
+
+    horizon_s: float = 8.0
+    max_rollouts: int = 4
+    """Futures tried per tick, that of doing nothing included."""
+    max_moves: int = 2
+    """Instances moved at once."""
+    margin: float = 0.02
+    """A change must promise so much more good requests, as a share of all that were judged."""
+    strain: float = 0.85
+    """Share of what a role can carry from which on the future is worth a look."""
+    votes: int = 1
+    """Ticks in a row that must want the same before a change."""
+    cooldown_s: float = 2.0
+    """Least time between the end of one change and the next decision."""
+
+    def __post_init__(self) -> None:
+        for name in ("horizon_s", "strain"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"planner.lookahead.{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("max_moves", "votes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"planner.lookahead.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.max_rollouts < 2:
+            raise ConfigError(
+                f"planner.lookahead.max_rollouts is {self.max_rollouts}; doing nothing and one change take 2"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerConfig:
     policy: str = "static"
-    """static, load or splitwise."""
+    """static, load, splitwise or lookahead."""
     interval_s: float = 1.0
     """Time between ticks."""
     window_s: float = 5.0
@@ -54,6 +85,7 @@ class PlannerConfig:
     """A drain that takes longer is rolled back."""
     load: LoadThresholds = field(default_factory=LoadThresholds)
     splitwise: SplitwiseThresholds = field(default_factory=SplitwiseThresholds)
+    lookahead: LookaheadSettings = field(default_factory=LookaheadSettings)
 
     def __post_init__(self) -> None:
         for name in ("interval_s", "window_s", "drain_timeout_s"):

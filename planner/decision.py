@@ -12,7 +12,7 @@ class How(StrEnum):
     DRAIN = "drain"
     """It finishes all of it, then changes."""
     MIGRATE = "migrate"
-    """Its decoding requests go on elsewhere as far as there is room; it finishes the rest, then changes."""
+    """Prompts that wait and requests that decode go on elsewhere as far as there is room; it finishes the rest."""
     FLIP = "flip"
     """It changes at once, and finishes old work on the side."""
 

@@ -8,6 +8,7 @@ from cluster.role import Role
 from planner.config import PlannerConfig
 from planner.decision import Decision, RoleOrder
 from planner.load import LoadMemory, load_policy
+from planner.lookahead import LookaheadMemory, lookahead_policy
 from planner.observation import Observation
 from planner.splitwise import SplitwiseMemory, splitwise_policy
 from planner.tools import Tools
@@ -25,6 +26,7 @@ POLICIES: dict[str, tuple[Policy, Callable[[], Any]]] = {
     "static": (static_policy, lambda: None),
     "load": (load_policy, LoadMemory),
     "splitwise": (splitwise_policy, SplitwiseMemory),
+    "lookahead": (lookahead_policy, LookaheadMemory),
 }
 """Policy and its first memory, by name."""
 

@@ -88,7 +88,7 @@ def request_limit_tokens(scenario: Scenario) -> int:
     return min(asked or scenario.model.max_context, capacity)
 
 
-def build_instance(scenario: Scenario, index: int, role: Role, epoch: int = 0) -> Instance:
+def build_instance(scenario: Scenario, index: int, role: Role, epoch: int = 0, *, logs_steps: bool = True) -> Instance:
     """Instance number `index`, empty and serving `role`, on the hardware of the role it started in."""
     first_role = scenario.roles[index]
     return Instance(
@@ -99,6 +99,7 @@ def build_instance(scenario: Scenario, index: int, role: Role, epoch: int = 0) -
         config=scenario.engine,
         pipeline=build_pipeline(scenario, first_role),
         epoch=epoch,
+        logs_steps=logs_steps,
     )
 
 

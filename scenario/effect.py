@@ -19,7 +19,7 @@ class Idle(NamedTuple):
 
 def idle_settings(scenario: Scenario) -> Iterator[Idle]:
     """Every setting without effect, whether or not it was given."""
-    for policy in ("load", "splitwise"):
+    for policy in ("load", "splitwise", "lookahead"):
         if scenario.planner.policy != policy:
             yield Idle(f"planner.{policy}", "planner.policy", scenario.planner.policy)
     if scenario.engine.admission == "reserve_output":

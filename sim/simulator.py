@@ -2,7 +2,7 @@
 
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter, process_time
 
 import numpy as np
@@ -22,6 +22,7 @@ from cluster.events import (
 )
 from cluster.instance import Instance
 from cluster.request import Request, Status
+from cluster.role import Role
 from cluster.runner import Runner
 from metrics.history import RoleHistory
 from metrics.records import Records, as_rows
@@ -44,7 +45,7 @@ class Simulator:
     """One run of one scenario. `too_long` marks requests to reject (see workload.load.fit_lengths).
 
     `watch` is told at every sample how many requests have ended. `rollout` is what a planner that looks ahead
-    looks with.
+    looks with. `roles` are those to begin with, instead of the scenario's.
     """
 
     def __init__(
@@ -55,7 +56,10 @@ class Simulator:
         *,
         watch: Callable[[int], None] | None = None,
         rollout: Rollout | None = None,
+        roles: Sequence[Role] | None = None,
+        logs_steps: bool = True,
     ) -> None:
+        roles = scenario.roles if roles is None else list(roles)
         self.scenario = scenario
         self._watch = watch
         self._arrivals = iter(
@@ -71,7 +75,7 @@ class Simulator:
         self._num_arrived = 0
         self._agenda = Agenda()
         self.instances: list[Instance] = [
-            build_instance(scenario, index, role) for index, role in enumerate(scenario.roles)
+            build_instance(scenario, index, role, logs_steps=logs_steps) for index, role in enumerate(roles)
         ]
         self._runners = [
             Runner(
@@ -89,7 +93,7 @@ class Simulator:
             self._router.open(instance.index, instance.role)
         self._planner = Planner(planner_tools(scenario, rollout)) if scenario.planner.policy != "static" else None
         self._records = Records()
-        self._history = RoleHistory(scenario.roles)
+        self._history = RoleHistory(roles)
         self._samples = [array("d") for _ in self.instances]
         self._handoffs = Handoffs(scenario, self._agenda, self._runners, self._router)
         self._homeless: deque[Request] = deque()
@@ -98,6 +102,46 @@ class Simulator:
         self._last_s = 0.0
         """When anything last happened to a request or a role."""
         self._demand = DemandWindow(scenario.planner.window_s, declares=scenario.engine.admission == "reserve_output")
+
+    # For whoever begins in the middle of things, or stops there: see sim.rollout.
+
+    def put(self, request: Request, instance: int) -> None:
+        """At time 0, a prompt waits at an instance, or decodes there when it has had tokens."""
+        self._live[request.request_id] = request
+        runner = self._runners[instance]
+        if request.generated:
+            request.decode_instance = instance
+            self._router.book_handoff(instance, request)
+            runner.instance.adopt(request)
+        else:
+            request.hands_over = runner.instance.role is Role.PREFILL
+            self._router.book_prompt(instance, request)
+            runner.instance.submit(request, 0.0, hands_over=request.hands_over)
+
+    def obey(self, order: RoleOrder) -> None:
+        """Carry out a role change at time 0."""
+        self._begin_change(order, 0.0)
+
+    def run_until(self, end_s: float) -> list[Request]:
+        """Run for a while; returns the requests that have not ended by then."""
+        for runner in self._runners:
+            runner.plan(0.0)
+        self._next_arrival()
+        self._agenda.run(end_s)
+        return self.live()
+
+    def live(self) -> list[Request]:
+        """Requests that have not ended."""
+        return list(self._live.values())
+
+    def progress(self, request: Request) -> tuple[int, float]:
+        """Tokens that a live request has had, and when the last came (nan before the first)."""
+        for instance in self.instances:
+            for batch in instance.batches:
+                if request.request_id in batch.members:
+                    here = batch.iteration - request.join_iteration
+                    return request.generated + here, batch.last_token_s if here else request.last_token_s
+        return request.generated, request.last_token_s
 
     def run(self) -> RunResult:
         """Simulate to the last request; raises StalledError when some can make no progress."""
@@ -193,6 +237,10 @@ class Simulator:
         for handoff in turned_away:
             self._handoffs.turned_away(handoff, now)
         if order.how is How.MIGRATE:
+            if self._router.prompts.ids:
+                for request in runner.recall_prompts(now):
+                    self._router.done(order.instance, request)
+                    self._route_prompt(request, now)
             self._handoffs.begin_migration(order.instance, now)
 
     def _serve(self, instance: Instance, now: float) -> None:

@@ -7,14 +7,14 @@ from metrics.run import RunResult
 from metrics.summary import Summary, summarize
 from scenario.requests import requests_of
 from scenario.spec import InstanceCounts, Scenario
-from sim.simulator import Simulator
+from sim.run import simulate
 from workload.spec import Phase
 
 
 def run_scenario(scenario: Scenario) -> RunResult:
     """Load the workload of a scenario and simulate it."""
     trace, too_long, notices = requests_of(scenario)
-    result = Simulator(scenario, trace, too_long).run()
+    result = simulate(scenario, trace, too_long)
     result.notices[:0] = notices
     return result
 

@@ -1,0 +1,23 @@
+"""A scenario simulated with everything its planner may ask for."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from metrics.run import RunResult
+from scenario.spec import Scenario
+from sim.rollout import Rollout
+from sim.simulator import Simulator
+from workload.trace import Trace
+
+
+def simulate(
+    scenario: Scenario,
+    trace: Trace,
+    too_long: npt.NDArray[np.bool_] | None = None,
+    *,
+    watch: Callable[[int], None] | None = None,
+) -> RunResult:
+    """See Simulator; a planner that looks ahead gets its rollouts."""
+    return Simulator(scenario, trace, too_long, watch=watch, rollout=Rollout(scenario)).run()
