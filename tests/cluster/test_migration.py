@@ -55,3 +55,16 @@ def test_an_instance_drains_by_ejecting():
     bench.at(3.0, lambda runner, now: runner.release(request, now))
     bench.run()
     assert bench.events[-2:] == [(3.0, "RoleCommitted", None), (3.0, "RoleServed", None)]
+
+
+def test_what_it_has_grown_to_is_freed_when_it_is_pulled():
+    """4 tokens at admission, 12 blocks of one token after 8 iterations; the neighbour then has all to itself."""
+    bench = Bench(Role.DECODE, capacity=40, admission="preempt_recompute", block_size=1)
+    one, _ = bench.offer(0.0, 4, 20), bench.offer(0.0, 4, 30)
+    bench.at(7.5, lambda runner, now: runner.eject(one, now))
+    bench.run(until=8.2)
+    assert (one.target, bench.instance.memory.held[one.request_id]) == (12, 12)
+    bench.at(9.0, lambda runner, now: runner.release(one, now))
+    bench.run()
+    assert bench.finished() == {1: 30.0}
+    bench.instance.memory.check_empty()

@@ -24,6 +24,8 @@ NERVOUS = st.builds(
     switch_time_s=st.sampled_from([0.0, 0.05, 1.0]),
     drain_timeout_s=st.sampled_from([0.05, 0.5, 100.0]),
     min_prefill=st.sampled_from([1, 2]),
+    how=st.sampled_from(["drain", "migrate"]),
+    migrations_at_once=st.sampled_from([1, 4]),
     load=st.builds(
         LoadThresholds,
         prefill_queue_high=st.sampled_from([10, 1000]),
@@ -92,9 +94,10 @@ def test_every_run(run):
         for books in (simulator._router.prompts.booked, simulator._router.handoffs.booked):
             assert books.get(instance.index, 0) == 0
     handed_over = result.records[result.records[:, Column.DECODE_INSTANCE] >= 0]
-    assert result.num_transfers == len(handed_over)
+    assert result.num_transfers == len(handed_over) + result.num_migrations
     bytes_per_token = scenario.model.kv_bytes_per_token
-    assert result.kv_bytes_moved == handed_over[:, Column.PROMPT_TOKENS].sum() * bytes_per_token
+    prompts = handed_over[:, Column.PROMPT_TOKENS].sum() * bytes_per_token
+    assert result.kv_bytes_moved == prompts + result.kv_bytes_migrated
 
 
 def check_requests(records, trace, limit):
