@@ -11,6 +11,7 @@ COMMANDS = {
     "simulate": "run a scenario under a virtual clock",
     "replay": "run the same scenario live on Ray",
     "goodput": "find the highest rate that a scenario sustains",
+    "plan": "find the instances that serve a workload within its SLOs",
     "trace": "look at a trace file",
     "model": "add a model from a Hugging Face config.json",
     "study": "run a ready-made comparison and print its table",

@@ -11,6 +11,9 @@ from sim.usage import RoleUsage, Usage
 _FULL = 0.80
 """A KV pool fuller than this is short of room: what is left is less than the next request needs."""
 
+_BUSY = 0.85
+"""Prefill instances less busy than this do not hold prompts back for want of compute."""
+
 _PARTS = {"TTFT": ("queue", "prefill"), "TPOT": ("room", "transfer", "seat", "steps")}
 
 
@@ -19,13 +22,36 @@ def limit_in_words(finding: Finding, alone: Usage) -> str:
     usage = finding.usage
     if usage is None:
         return finding.verdict.reason
-    missed = _missed(finding.verdict)
+    return f"{_missed(finding.verdict)}: {_why(_short_part(finding.verdict, usage, alone), usage, alone)}"
+
+
+def short_role(finding: Finding, alone: Usage) -> str:
+    """The role that more instances would help most: prefill, decode or mixed."""
+    usage = finding.usage
+    if usage is None:
+        return "decode"
+    if "mixed" in usage.roles:
+        return "mixed"
+    return "prefill" if _short_part(finding.verdict, usage, alone) in _PARTS["TTFT"] else "decode"
+
+
+def _short_part(verdict: Verdict, usage: Usage, alone: Usage) -> str:
+    missed = _missed(verdict)
     if missed == "backlog":
         part = max(usage.growth_s, key=lambda one: usage.growth_s[one])
     else:
         parts, best = usage.missed_s[missed], alone.per_token_s if missed == "TPOT" else alone.parts_s
         part = max(_PARTS.get(missed, tuple(parts)), key=lambda one: parts[one] - best[one])
-    return f"{missed}: {_why(part, usage, alone)}"
+    return _held_back_by(usage) if part == "queue" else part
+
+
+def _held_back_by(usage: Usage) -> str:
+    """Prompts queue before idle prefill instances when KV that cannot leave fills their memory."""
+    prefill = usage.roles.get("prefill")
+    leaving = max(("room", "transfer"), key=lambda one: usage.parts_s[one])
+    if prefill is None or prefill.busy > _BUSY or usage.parts_s[leaving] < usage.parts_s["prefill"]:
+        return "queue"
+    return leaving
 
 
 def _missed(verdict: Verdict) -> str:

@@ -12,10 +12,11 @@ import numpy as np
 from cluster.gpu import GpuSpec
 from cluster.link import LinkSpec
 from scenario.hardware import HardwareByRole, RoleHardware
-from scenario.spec import InstanceCounts, Scenario
+from scenario.spec import HandoffConfig, InstanceCounts, Scenario
 from workload.trace import Trace
 
 _ENDLESS = 1e30
+_IDEAL_LINK = LinkSpec(name="ideal", bandwidth_bytes_s=_ENDLESS, alpha_s=0.0)
 _IDEAL = RoleHardware(
     gpu=GpuSpec(
         name="ideal",
@@ -25,7 +26,7 @@ _IDEAL = RoleHardware(
         link="ideal",
         step_overhead_s=0.0,
     ),
-    gpu_link=LinkSpec(name="ideal", bandwidth_bytes_s=_ENDLESS, alpha_s=0.0),
+    gpu_link=_IDEAL_LINK,
     tp=1,
     pp=1,
     power_cap=1.0,
@@ -40,10 +41,16 @@ def prefill_alone(scenario: Scenario, num_instances: int = 1) -> Scenario:
 
 
 def decode_alone(scenario: Scenario, num_instances: int = 1) -> Scenario:
-    """Judged on TPOT, and on E2E, of which decoding is a part."""
+    """Judged on TPOT, and on E2E, of which decoding is a part.
+
+    KV that leaves layer by layer is taken to arrive with the prompt's last step.
+    """
     hardware = HardwareByRole(prefill=_IDEAL, decode=scenario.hardware.decode)
     counts = InstanceCounts(prefill=1, decode=num_instances)
-    return replace(_apart(scenario), instances=counts, hardware=hardware, slo=replace(scenario.slo, ttft_ms=None))
+    link = _IDEAL_LINK if scenario.handoff.mode == "layerwise" else scenario.link
+    slo = replace(scenario.slo, ttft_ms=None)
+    apart = replace(_apart(scenario), instances=counts, hardware=hardware, slo=slo)
+    return replace(apart, link=link, handoff=HandoffConfig())
 
 
 def first_tokens_only(trace: Trace) -> Trace:

@@ -56,7 +56,7 @@ def test_an_observation_knows_how_old_it_is():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"policy": "loud"}, "planner.policy is 'loud'; use one of static, load, splitwise"),
+        ({"policy": "loud"}, "planner.policy is 'loud'; use one of static, load, splitwise, lookahead"),
         ({"interval_s": 0.0}, "planner.interval_s is 0.0; it must be above 0"),
         ({"drain_timeout_s": -1.0}, "planner.drain_timeout_s is -1.0; it must be above 0"),
         ({"min_prefill": 0}, "planner.min_prefill is 0; it must be at least 1"),

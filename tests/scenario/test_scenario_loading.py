@@ -104,7 +104,7 @@ FAULTS = [
     ("slo: {ttft_ms: -1}", "slo.ttft_ms is -1.0; it must be above 0"),
     ("tp: 0", "tp is 0; it must be at least 1"),
     ("router: {decode_policy: jsk}", "router.decode_policy is 'jsk'; use one of jsq, round_robin, random, power_of_two"),
-    ("planner: {policy: auto}", "planner.policy is 'auto'; use one of static, load, splitwise"),
+    ("planner: {policy: auto}", "planner.policy is 'auto'; use one of static, load, splitwise, lookahead"),
     ("gpu_link: {name: n, bandwidth_bytes_s: 0, alpha_s: 0}", "gpu_link: link n: bandwidth_bytes_s is 0.0; it must be above 0"),
     ("gpu_link: {name: n, alpha_s: 0}", "gpu_link.bandwidth_bytes_s is missing"),
     ("gpu_link: nvlink", "there is no link named 'nvlink'; did you mean nvlink-a100 or nvlink-h100?"),

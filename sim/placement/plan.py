@@ -1,0 +1,157 @@
+"""A plan: how many instances of which kinds, what they carry, what they cost, and what rounding loses."""
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from scenario.hardware import HardwareByRole
+from scenario.spec import InstanceCounts, Scenario
+from sim.placement.machine import Machine
+from sim.placement.option import Option, on_machine
+
+_EXACT = 1e-9
+
+
+def instances_for(request_rate: float, goodput: float) -> int:
+    """Whole instances that carry a rate: ceil(R / goodput) (DistServe, Algorithm 1)."""
+    return max(1, ceil(request_rate / goodput - _EXACT))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`count` instances of one kind; `goodput` (req/s) and `limit` are of one of them."""
+
+    option: Option
+    count: int
+    goodput: float
+    limit: str = ""
+
+    @property
+    def role(self) -> str:
+        return self.option.role
+
+    @property
+    def machine(self) -> Machine:
+        return self.option.machine
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A simulation of the whole that held with fresh seeds; the attainment is that of the worst."""
+
+    request_rate: float
+    attainment: float
+    num_seeds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Groups together serve; `units` copies of them, each on one node with a share of the traffic, when `is_unit`."""
+
+    design: str
+    groups: tuple[Group, ...]
+    units: int = 1
+    is_unit: bool = False
+    simulated_rate: float | None = None
+    """Goodput (req/s) of the whole, or of one unit, where it was searched."""
+    simulated_limit: str = ""
+    check: Check | None = None
+
+    @property
+    def num_gpus(self) -> int:
+        return self.units * sum(group.count * group.machine.num_gpus for group in self.groups)
+
+    @property
+    def usd_per_hour(self) -> float:
+        return self.units * sum(group.count * group.machine.usd_per_hour for group in self.groups)
+
+    @property
+    def watts(self) -> float:
+        return self.units * sum(group.count * group.machine.watts for group in self.groups)
+
+    def gpus_of(self, name: str) -> int:
+        """GPUs of one kind."""
+        return self.units * sum(
+            group.count * group.machine.num_gpus for group in self.groups if group.machine.gpu.name == name
+        )
+
+    def nodes_of(self, name: str, gpus_per_node: int) -> int:
+        """Nodes of one kind of GPU: instances in order, each on the node of the one before while that has room.
+
+        Units share a node where several fit.
+        """
+        sizes = [
+            group.machine.num_gpus
+            for group in self.groups
+            if group.machine.gpu.name == name
+            for _ in range(group.count)
+        ]
+        if self.is_unit:
+            return ceil(self.units / (gpus_per_node // sum(sizes))) if sizes else 0
+        nodes, free = 0, 0
+        for size in sizes:
+            if size > free:
+                nodes, free = nodes + 1, gpus_per_node
+            free -= size
+        return nodes
+
+    @property
+    def carries(self) -> float:
+        """Req/s: what was simulated, else what its scarcest group does by the goodput of one instance."""
+        each = self.simulated_rate or min(group.count * group.goodput for group in self.groups)
+        held = 0.0 if self.check is None else self.check.request_rate
+        return max(self.units * each, held)
+
+    @property
+    def goodput_per_gpu(self) -> float:
+        """Req/s per GPU if instances could be had in fractions, so that none idles."""
+        if self.simulated_rate is not None:
+            return self.carries / self.num_gpus
+        return 1 / sum(group.machine.num_gpus / group.goodput for group in self.groups)
+
+    def rounding_loss(self, request_rate: float) -> float:
+        """How many more GPUs it has than fractions of instances would need, as a share of those."""
+        return max(0.0, self.num_gpus * self.goodput_per_gpu / request_rate - 1)
+
+    @property
+    def limit(self) -> str:
+        """What is short first, in words: of the whole where it was simulated, else of the group that carries least."""
+        return self.simulated_limit or min(self.groups, key=lambda group: group.count * group.goodput).limit
+
+    @property
+    def counts(self) -> str:
+        """Such as 2P tp4 + 1D tp8; with the GPUs' names where they differ."""
+        letters = {"prefill": "P", "decode": "D", "mixed": "M"}
+        kinds = {group.machine.gpu.name for group in self.groups}
+        parts = [
+            f"{group.count}{letters[group.role]} {group.machine.label if len(kinds) > 1 else group.machine.shape}"
+            + (f" cap {100 * group.machine.power_cap:g} %" if group.machine.power_cap != 1 and len(kinds) == 1 else "")
+            for group in self.groups
+        ]
+        return f"{self.units} x ({' + '.join(parts)})" if self.is_unit else " + ".join(parts)
+
+    @property
+    def counts_by_role(self) -> dict[str, int]:
+        return {group.role: group.count for group in self.groups}
+
+    def with_counts(self, counts: dict[str, int]) -> "Plan":
+        """Other numbers of instances, by role."""
+        return replace(self, groups=tuple(replace(group, count=counts[group.role]) for group in self.groups))
+
+    def scenario(self, base: Scenario, gpus_per_node: int) -> Scenario:
+        """The cluster, or one of its units, with the workload of `base`."""
+        first, *others = self.groups
+        machine = first.machine
+        by_role = {group.role: group.machine.beside(machine) for group in others}
+        counts = {group.role: group.count for group in self.groups}
+        engine = base.engine
+        if first.role == "mixed":
+            engine = replace(engine, policy=first.option.policy, token_budget=first.option.token_budget)
+        is_one_kind = len({group.machine.gpu.name for group in self.groups}) == 1
+        return replace(
+            on_machine(base, machine),
+            name=f"{base.name}-plan",
+            instances=InstanceCounts(**counts),
+            hardware=HardwareByRole(**by_role),
+            gpus_per_node=gpus_per_node if is_one_kind else None,
+            engine=engine,
+        )

@@ -1,0 +1,249 @@
+"""The search for a plan: evaluate options, cheap ones first, combine them, and simulate the best as wholes.
+
+A machine with several stages, or another way of batching, is searched only where one instance carries what
+it must for its role to cost no more than `_SLACK` times the best so far: a single rate decides.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import floor, inf
+from typing import Any, Protocol, TypeVar
+
+from cluster.errors import ConfigError
+from sim.placement.cache import ResultCache
+from sim.placement.designs import excess, plans_of, rank_of, ranked
+from sim.placement.evaluation import Evaluation, EvaluationTask, evaluate
+from sim.placement.fitting import Fit, FitTask, fit
+from sim.placement.machine import Infeasible, shapes
+from sim.placement.option import Option, colocated, halves
+from sim.placement.plan import Group, Plan, instances_for
+from sim.placement.question import Question
+
+_SLACK = 1.25
+_BATCH = 12
+"""Options evaluated between two looks at the best so far."""
+_MOST_ROUNDS = 12
+_AT_A_TIME = 2
+"""Plans of each design that are simulated in a round."""
+
+
+class Task(Protocol):
+    def content(self) -> Mapping[str, Any]: ...
+
+
+T = TypeVar("T", bound=Task)
+R = TypeVar("R")
+
+
+class Mapper(Protocol):
+    """`sim.parallel.map_parallel` with where it runs settled."""
+
+    def __call__(
+        self, function: Callable[[T], R], items: Sequence[T], /, *, on_done: Callable[[int, R], None] | None = None
+    ) -> list[R]: ...
+
+
+Progress = Callable[[int, str], None]
+"""Told how many of `PlanSearch.num_steps` are done, and the best plan so far in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All lists are ranked. `plans` held when simulated as wholes with fresh seeds; `guesses` go by the goodput of
+    single instances and were not simulated, for something of their design is as good.
+    """
+
+    question: Question
+    plans: list[Plan]
+    guesses: list[Plan]
+    beyond: list[tuple[Plan, str]]
+    """Plans that break a limit of the question, and which."""
+    evaluated: list[tuple[Option, Evaluation]]
+    infeasible: list[Infeasible]
+
+
+class PlanSearch:
+    """One search; `run` does it. Raises ConfigError, with what is missing, when no plan is feasible."""
+
+    def __init__(self, question: Question, *, mapper: Mapper, cache: ResultCache) -> None:
+        self._question = question
+        self._map = mapper
+        self._cache = cache
+        self._progress: Progress = _untold
+        self._infeasible: list[Infeasible] = []
+        self._competing = self._options()
+        self._evaluated: dict[Option, Evaluation] = {}
+        self._num_done = 0
+        self._best = ""
+
+    @property
+    def num_steps(self) -> int:
+        """At most."""
+        return sum(map(len, self._competing)) + _AT_A_TIME * _MOST_ROUNDS
+
+    def run(self, progress: Progress) -> Answer:
+        self._progress = progress
+        for batch in _in_batches(self._competing):
+            self._evaluate(batch)
+            self._best = self._best_in_words()
+        plans = plans_of(self._question, self._found())
+        plans, beyond = self._simulated(plans)
+        answer = Answer(
+            question=self._question,
+            plans=[plan for plan in plans if plan.check is not None],
+            guesses=[plan for plan in plans if plan.check is None],
+            beyond=beyond,
+            evaluated=list(self._evaluated.items()),
+            infeasible=self._infeasible,
+        )
+        if not answer.plans:
+            raise ConfigError(_what_is_missing(answer))
+        return answer
+
+    def _options(self) -> list[list[Option]]:
+        """By what they compete for; in each list the cheapest to evaluate first."""
+        question = self._question
+        competing: dict[tuple[str, bool], list[Option]] = {}
+        for pool in question.pools:
+            machines, unfit = shapes(question.scenario.model, pool, question.gpus_per_node)
+            self._infeasible += unfit
+            for option in [*halves(question, machines), *colocated(question, machines)]:
+                competing.setdefault((option.role, option.is_near), []).append(option)
+        return list(competing.values())
+
+    def _evaluate(self, options: Sequence[Option]) -> None:
+        question = self._question
+        tasks: dict[Option, EvaluationTask] = {}
+        for option in options:
+            required = self._required(option)
+            if required == 0.0:
+                self._evaluated[option] = Evaluation(None, "one instance costs more than all of the best plan's")
+            else:
+                base, sampling = question.scenario, question.sampling
+                tasks[option] = EvaluationTask(option, base, required, sampling, question.relative_tolerance)
+        results = self._run(evaluate, list(tasks.values()), Evaluation)
+        self._evaluated |= dict(zip(tasks, results, strict=True))
+
+    def _required(self, option: Option) -> float | None:
+        """What an instance must carry to be of interest; None for anything, 0 where nothing is enough."""
+        question = self._question
+        rivals = [
+            (question.cost(other.machine), evaluation.request_rate)
+            for other, evaluation in self._evaluated.items()
+            if (other.role, other.is_near) == (option.role, option.is_near) and evaluation.request_rate
+        ]
+        if not rivals or (option.machine.pp == 1 and not option.is_unusual):
+            return None
+        cost = question.cost(option.machine)
+        rate = question.request_rate
+        if rate is None:
+            return cost * max(other / price for price, other in rivals) / _SLACK
+        best = min(price * instances_for(rate, other) for price, other in rivals)
+        most = floor(_SLACK * best / cost)
+        return rate / most if most else 0.0
+
+    def _found(self) -> list[Group]:
+        return [
+            Group(option, 1, evaluation.request_rate, evaluation.limit)
+            for option, evaluation in self._evaluated.items()
+            if evaluation.request_rate
+        ]
+
+    def _simulated(self, plans: Sequence[Plan]) -> tuple[list[Plan], list[tuple[Plan, str]]]:
+        """Simulate, of each design, whichever plan seems best until one that held is; those beyond a limit apart.
+
+        A plan that does not hold goes on with an instance more, and so at another rank.
+        """
+        question = self._question
+        beyond: list[tuple[Plan, str]] = []
+        for _ in range(_MOST_ROUNDS):
+            broken = [(plan, excess(question, plan)) for plan in plans]
+            beyond += [(plan, why) for plan, why in broken if why]
+            plans = ranked(question, (plan for plan, why in broken if not why))
+            leading = _leading(question, plans)
+            if not leading:
+                break
+            fits = self._run(fit, [FitTask(plan, question) for plan in leading], Fit)
+            settled = {id(plan): made.applied(plan) for plan, made in zip(leading, fits, strict=True)}
+            plans = _distinct(ranked(question, [settled.get(id(plan), plan) for plan in plans]))
+        return list(plans), beyond
+
+    def _run(self, function: Callable[[T], R], tasks: Sequence[T], kind: Callable[..., R]) -> list[R]:
+        """Results from the cache or, together, from where tasks run."""
+        results: dict[int, R] = {}
+        for index, task in enumerate(tasks):
+            kept = self._cache.get(task.content())
+            if kept is not None:
+                results[index] = kind(**kept)
+                self._step()
+        missing = [index for index in range(len(tasks)) if index not in results]
+
+        def take(number: int, result: R) -> None:
+            index = missing[number]
+            results[index] = result
+            self._cache.put(tasks[index].content(), asdict(result))  # type: ignore[call-overload]
+            self._step()
+
+        self._map(function, [tasks[index] for index in missing], on_done=take)
+        return [results[index] for index in range(len(tasks))]
+
+    def _step(self) -> None:
+        self._num_done += 1
+        self._progress(self._num_done, self._best)
+
+    def _best_in_words(self) -> str:
+        plans = plans_of(self._question, self._found())
+        return f"best so far: {plans[0].counts}, {plans[0].num_gpus} GPUs" if plans else ""
+
+
+def _untold(num_done: int, best: str) -> None:
+    """Nobody listens."""
+
+
+def _in_batches(competing: Sequence[Sequence[Option]]) -> list[list[Option]]:
+    """The usual options of every role first, and then the others a few at a time."""
+    usual = [option for options in competing for option in options if not option.is_unusual and option.machine.pp == 1]
+    rest = [option for options in competing for option in options if option not in set(usual)]
+    return [usual, *(rest[at : at + _BATCH] for at in range(0, len(rest), _BATCH))]
+
+
+def _leading(question: Question, plans: Sequence[Plan]) -> list[Plan]:
+    """Of each design, the first plans that seem better than the best that held."""
+    leading: list[Plan] = []
+    for design in dict.fromkeys(plan.design for plan in plans):
+        own = [plan for plan in plans if plan.design == design]
+        held = min((rank_of(question, plan) for plan in own if plan.check is not None), default=inf)
+        open_ = [plan for plan in own if plan.check is None and rank_of(question, plan) < held]
+        leading += open_[:_AT_A_TIME]
+    return leading
+
+
+def _distinct(plans: Sequence[Plan]) -> list[Plan]:
+    """Without those that came down to the same; one that held stays."""
+    kept: dict[tuple[str, str, str], Plan] = {}
+    for plan in plans:
+        key = (plan.design, plan.counts, plan.groups[0].option.batching)
+        if key not in kept or kept[key].check is None:
+            kept[key] = plan
+    return list(kept.values())
+
+
+def _what_is_missing(answer: Answer) -> str:
+    question = answer.question
+    rate = question.request_rate
+    wanted = "any load" if rate is None else f"{rate:g} req/s"
+    if answer.guesses:
+        plan = answer.guesses[0]
+        return (
+            f"no plan held at {wanted} within {_MOST_ROUNDS} rounds of simulation: the last, {plan.counts}, lacks "
+            f"{plan.limit}; allow more GPUs, a lower rate or looser SLOs"
+        )
+    if answer.beyond:
+        plan, why = ranked_first(question, answer.beyond)
+        return f"no plan for {wanted} is within the limits: the least, {plan.counts}, {why}; raise it or lower the rate"
+    reasons = [evaluation.reason for _, evaluation in answer.evaluated] or [one.reason for one in answer.infeasible]
+    return f"no kind of instance serves {question.scenario.model.name} within its SLOs: {reasons[0]}"
+
+
+def ranked_first(question: Question, beyond: Sequence[tuple[Plan, str]]) -> tuple[Plan, str]:
+    return min(beyond, key=lambda one: rank_of(question, one[0]))
