@@ -23,6 +23,7 @@ R = TypeVar("R")
 
 STUDIES = {
     "budget": "token budgets of chunked prefill, from prompts that starve to decodes that stall",
+    "lossless": "whole and chunked prefill of a real, tiny model: the same logits and tokens, more KV reads",
     "shift": "static splits against the load planner on the demo's shifting workload",
     "stall": "a long prompt among running decodes, under three colocated policies",
 }

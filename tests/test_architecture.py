@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = [{"cluster"}, {"workload", "metrics"}, {"planner"}, {"scenario"}, {"sim", "actors"}, {"cli"}]
+LAYERS = [{"cluster"}, {"workload", "metrics"}, {"planner"}, {"scenario"}, {"compute"}, {"sim", "actors"}, {"cli"}]
 """From the bottom up. A package imports from itself and from below: `sim` and `actors` never from each other."""
 PACKAGES = set().union(*LAYERS)
 DATA = {"configs"}
@@ -67,6 +67,13 @@ def test_what_decides_is_pure(path):
         name = getattr(call.func, "id", "")
         assert name not in IMPURE_CALLS, f"calls {name} in line {call.lineno}"
         assert name != "Random" or call.args, f"draws a seed from the system in line {call.lineno}"
+
+
+def test_only_studies_and_actors_compute_for_real():
+    """Simulating must not load torch."""
+    users = {path.relative_to(ROOT).parent.as_posix() for package in PACKAGES for path in modules(package)
+             if any(module.split(".")[0] == "compute" for module, _ in imports(path))}  # fmt: skip
+    assert users <= {"sim/studies", "actors"}
 
 
 def test_nothing_below_the_drivers_knows_ray_or_torch():
