@@ -27,8 +27,9 @@ class Drift:
     """Standard error of the growth of a queue that forgets within the run."""
     walk_error: float
     """The same of a queue that does not, and wanders as arrivals and lengths come: all of it may be chance."""
-    is_filling: bool
-    """The arrivals span fewer than five times what a long early request stays: growth may be filling up."""
+    filled: float
+    """How long the arrivals span against five times what a long early request stays: below 1, growth may be
+    filling up."""
 
     UNKNOWN: ClassVar["Drift"]
 
@@ -44,7 +45,7 @@ class Drift:
         arrival_s = served[:, Column.ARRIVAL_S]
         stay_s = served[:, Column.FINISHED_S] - arrival_s
         span_s = max(arrival_s[-1] - arrival_s[0], 1e-9)
-        is_filling = bool(span_s < _MIN_STAYS * np.percentile(stay_s[: len(stay_s) // 10], _LONG_STAY))
+        filled = float(span_s / (_MIN_STAYS * np.percentile(stay_s[: len(stay_s) // 10], _LONG_STAY)))
 
         warm_up = min(max(np.percentile(stay_s, _LONG_STAY) / span_s, _MIN_WARM_UP), _MAX_WARM_UP)
         start_s = arrival_s[0] + warm_up * span_s
@@ -52,13 +53,13 @@ class Drift:
             end_s = ceil(arrival_s[-1] / period_s) * period_s
             num_pairs = int((end_s - start_s) / (2 * period_s))
             start_s = end_s - 2 * num_pairs * period_s
-            is_filling |= not num_pairs
+            filled = filled if num_pairs else min(filled, 0.5)
         finished_s = np.sort(served[:, Column.FINISHED_S])
         found = np.arange(len(served)) - np.searchsorted(finished_s, arrival_s, side="right")
         settled = found[np.searchsorted(arrival_s, start_s) :].astype(np.float64)
         half = len(settled) // 2
         if half < _NUM_BATCHES:
-            return replace(cls.UNKNOWN, is_filling=is_filling)
+            return replace(cls.UNKNOWN, filled=filled)
         growth = (settled[half:].mean() - settled[:half].mean()) / half
         _, error = mean_and_error(settled - growth * np.arange(len(settled)))
         # Means over the halves of a random walk, whose steps have variance v, differ by 2/3 half v.
@@ -68,11 +69,11 @@ class Drift:
             growth=float(growth),
             error=2 * error / half,
             walk_error=max(2 * error / half, sqrt(2 / 3 * step_variance / half)),
-            is_filling=is_filling,
+            filled=filled,
         )
 
 
-Drift.UNKNOWN = Drift(0.0, inf, inf, is_filling=False)
+Drift.UNKNOWN = Drift(0.0, inf, inf, filled=inf)
 
 
 def mean_and_error(values: FloatArray) -> tuple[float, float]:

@@ -58,8 +58,8 @@ class Verdict:
     """Median scheduling delay: arrival to the step that starts the prompt."""
     drift: float
     """Share of arrivals that pile up: the growth of unfinished requests per arrival, after the warm-up."""
-    is_filling: bool
-    """The run was too short for its requests' stay to tell growth from filling up."""
+    filled: float
+    """Below 1, the run was too short for its requests' stay to tell growth from filling up."""
     num_requests: int
 
 
@@ -103,13 +103,13 @@ def judge(
     certain_failure = (
         attainment + _SIGMAS * attainment_error < slo.attainment
         or delay_s > 1.25 * max_delay_s
-        or (drift.growth - _SIGMAS * drift.walk_error > drift_limit and not drift.is_filling)
+        or (drift.growth - _SIGMAS * drift.walk_error > drift_limit and drift.filled >= 1)
     )
     certain_pass = (
         attainment - _SIGMAS * attainment_error >= slo.attainment
         and delay_s <= 0.8 * max_delay_s
         and drift.growth + _SIGMAS * drift.error <= drift_limit
-        and not drift.is_filling
+        and drift.filled >= 1
     )
     reason = next((sentence for sentence, holds in reasons.items() if holds), "")
     return Verdict(
@@ -120,7 +120,7 @@ def judge(
         attainment_by_slo=by_slo,
         delay_s=delay_s,
         drift=drift.growth,
-        is_filling=drift.is_filling,
+        filled=drift.filled,
         num_requests=len(records),
     )
 
@@ -135,7 +135,7 @@ def stalled(message: str, num_requests: int) -> Verdict:
         attainment_by_slo={},
         delay_s=inf,
         drift=1.0,
-        is_filling=False,
+        filled=inf,
         num_requests=num_requests,
     )
 
@@ -151,10 +151,12 @@ def sustains(run: Callable[[int], Verdict], sampling: Sampling) -> Verdict:
         verdict = run(num_requests)
         if verdict.sure and (num_requests >= sampling.num_requests or not verdict.passed):
             return verdict
-        limit = sampling.max_requests * (_FILLING_FACTOR if verdict.is_filling else 1)
+        is_filling = verdict.filled < 1
+        limit = sampling.max_requests * (_FILLING_FACTOR if is_filling else 1)
         if num_requests >= limit:
             return verdict
-        num_requests = min(max(2 * num_requests, sampling.num_requests), limit)
+        enough = round(1.1 * num_requests / verdict.filled) if is_filling else 0
+        num_requests = min(max(2 * num_requests, enough, sampling.num_requests), limit)
 
 
 def _percent(share: float) -> str:

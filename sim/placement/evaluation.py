@@ -1,4 +1,4 @@
-"""How much one instance of an option carries: a search of its own, or only whether it is good enough."""
+"""How much instances of an option carry: a search of its own, or only whether it is good enough."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,13 +10,14 @@ from sim.capacity import capacity_of
 from sim.goodput import find_goodput
 from sim.limits import limit_in_words
 from sim.placement.option import Option
+from sim.probe import Probe
 from sim.sustain import Sampling
 from sim.unloaded import unloaded
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """`request_rate` is the goodput of one instance; None with the reason when it has none worth knowing."""
+    """`request_rate` is the goodput per instance; None with the reason when there is none worth knowing."""
 
     request_rate: float | None
     reason: str = ""
@@ -27,32 +28,44 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTask:
-    """required: the rate an instance must carry to be worth a search; None to search in any case."""
+    """count: instances that share the load, which evens out their queues.
+
+    required: the rate they must carry together to be worth a search; None to search in any case.
+    """
 
     option: Option
     base: Scenario
     required: float | None
     sampling: Sampling
     relative_tolerance: float
+    count: int = 1
+    hint: float | None = None
+    """Where a search begins."""
 
     def content(self) -> dict[str, Any]:
         """All that the result depends on, but the files that the scenario names."""
         return {
             "kind": "evaluation",
             "role": self.option.role,
-            "scenario": {**to_plain(self.option.scenario(self.base)), "name": ""},
+            "scenario": {**to_plain(self.option.scenario(self.base, self.count)), "name": ""},
             "required": self.required,
+            "hint": self.hint,
             "sampling": asdict(self.sampling),
             "relative_tolerance": self.relative_tolerance,
         }
 
 
 def evaluate(task: EvaluationTask) -> Evaluation:
-    """Search the goodput of one instance. SLOs it cannot meet are an answer, not an error."""
+    """Search the goodput. SLOs that cannot be met are an answer, not an error."""
     try:
-        probe = task.option.probe(task.base, task.sampling, task.relative_tolerance)
+        probe = Probe(
+            task.option.scenario(task.base, task.count),
+            sampling=task.sampling,
+            drift_limit=task.relative_tolerance,
+            trim=task.option.trim,
+        )
         if task.required is None:
-            capacity = capacity_of(probe, relative_tolerance=task.relative_tolerance)
+            capacity = capacity_of(probe, hint=task.hint, relative_tolerance=task.relative_tolerance)
             found, limit = capacity.goodput, capacity.limit
         else:
             tolerance = task.relative_tolerance
@@ -68,4 +81,4 @@ def evaluate(task: EvaluationTask) -> Evaluation:
         return Evaluation(
             None, f"does not carry {refusal.request_rate:.3g} req/s: {why}", num_trials=len(found.history)
         )
-    return Evaluation(found.request_rate, limit=limit, num_trials=len(found.history))
+    return Evaluation(found.request_rate / task.count, limit=limit, num_trials=len(found.history))

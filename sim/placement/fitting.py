@@ -19,6 +19,8 @@ from sim.usage import Usage
 
 FRESH_SEEDS = (101, 102)
 """Added to the scenario's seed."""
+_NOTHING = 1e-9
+"""Req/s of a plan that no rate passes; ranks it last."""
 _CHECK_FACTOR = 2
 """So many times the requests that a search takes."""
 
@@ -83,22 +85,26 @@ def fit(task: FitTask) -> Fit:
 
 
 def _highest(plan: Plan, question: Question) -> Plan:
-    """The rate that every fresh seed finds."""
-    found = [_capacity(plan, question, seed) for seed in FRESH_SEEDS]
-    lowest = min(found, key=lambda one: one.goodput.request_rate or 0.0)
-    best = lowest.goodput.best
-    if best is None:
-        return replace(plan, simulated_rate=1e-9)
-    rate = best.request_rate
-    check = Check(plan.units * rate, best.verdict.attainment, len(FRESH_SEEDS))
-    return replace(plan, simulated_rate=rate, simulated_limit=lowest.limit, check=check)
+    """A rate that every fresh seed passes: the first seed's goodput, or what another leaves of it."""
+    highest: float | None = None
+    for seed in FRESH_SEEDS:
+        capacity = _capacity(plan, question, seed, highest=highest)
+        best = capacity.goodput.best
+        if best is None:
+            return replace(plan, simulated_rate=_NOTHING)
+        if best.request_rate != highest:
+            highest, attainment, limit = best.request_rate, best.verdict.attainment, capacity.limit
+        attainment = min(attainment, best.verdict.attainment)
+    assert highest is not None
+    check = Check(plan.units * highest, attainment, len(FRESH_SEEDS))
+    return replace(plan, simulated_rate=highest, simulated_limit=limit, check=check)
 
 
 def _units(plan: Plan, question: Question, request_rate: float) -> Plan:
     """First the goodput of one unit as a whole, and by it their number; when that is settled, the check."""
     if plan.simulated_rate is None:
         capacity = _capacity(plan, question, 0)
-        rate = capacity.goodput.request_rate or 1e-9
+        rate = capacity.goodput.request_rate or _NOTHING
         units = instances_for(request_rate, rate)
         settled = replace(plan, simulated_rate=rate, simulated_limit=capacity.limit, units=units)
         if units > plan.units:
@@ -160,10 +166,11 @@ def _check(plan: Plan, question: Question, request_rate: float) -> tuple[Check, 
     return Check(request_rate, attainment, len(findings)), None if last.passed else last
 
 
-def _capacity(plan: Plan, question: Question, seed: int) -> Capacity:
-    """The goodput of the whole, or of one unit."""
-    hint = replace(plan, simulated_rate=None).carries / plan.units
-    return capacity_of(_probe(plan, question, seed), hint=hint, relative_tolerance=question.relative_tolerance)
+def _capacity(plan: Plan, question: Question, seed: int, *, highest: float | None = None) -> Capacity:
+    """The goodput of the whole, or of one unit; with `highest`, which is tried first, no more than that."""
+    hint = highest or replace(plan, simulated_rate=None).carries / plan.units
+    tolerance = question.relative_tolerance
+    return capacity_of(_probe(plan, question, seed), hint=hint, highest=highest, relative_tolerance=tolerance)
 
 
 def _probe(plan: Plan, question: Question, seed: int, *, factor: int = 1) -> Probe:

@@ -43,10 +43,10 @@ def prefill_alone(scenario: Scenario, num_instances: int = 1) -> Scenario:
 def decode_alone(scenario: Scenario, num_instances: int = 1) -> Scenario:
     """Judged on TPOT, and on E2E, of which decoding is a part.
 
-    KV that leaves layer by layer is taken to arrive with the prompt's last step.
+    As many instances hand over, so that none of them sends more than one receives. KV that leaves layer by layer is taken to arrive with the prompt's last step.
     """
     hardware = HardwareByRole(prefill=_IDEAL, decode=scenario.hardware.decode)
-    counts = InstanceCounts(prefill=1, decode=num_instances)
+    counts = InstanceCounts(prefill=num_instances, decode=num_instances)
     link = _IDEAL_LINK if scenario.handoff.mode == "layerwise" else scenario.link
     slo = replace(scenario.slo, ttft_ms=None)
     apart = replace(_apart(scenario), instances=counts, hardware=hardware, slo=slo)

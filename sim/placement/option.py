@@ -8,8 +8,7 @@ from scenario.spec import InstanceCounts, Scenario
 from sim.placement.halves import decode_alone, first_tokens_only, prefill_alone
 from sim.placement.machine import Machine
 from sim.placement.question import Question
-from sim.probe import Probe
-from sim.sustain import Sampling
+from workload.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +35,21 @@ class Option:
     def batching(self) -> str:
         return self.policy if self.token_budget is None else f"{self.policy} {self.token_budget}"
 
-    def scenario(self, base: Scenario) -> Scenario:
-        """One such instance, alone; `base` gives everything but the hardware."""
+    def scenario(self, base: Scenario, count: int = 1) -> Scenario:
+        """So many of such instances, with nothing else; `base` gives everything but the hardware."""
         alone = on_machine(base, self.machine)
         if self.is_near:
             alone = replace(alone, link=self.machine.link)
         if self.role == "prefill":
-            return prefill_alone(alone)
+            return prefill_alone(alone, count)
         if self.role == "decode":
-            return decode_alone(alone)
+            return decode_alone(alone, count)
         engine = replace(base.engine, policy=self.policy, token_budget=self.token_budget)
-        return replace(alone, instances=InstanceCounts(mixed=1), engine=engine)
+        return replace(alone, instances=InstanceCounts(mixed=count), engine=engine)
 
-    def probe(self, base: Scenario, sampling: Sampling, drift_limit: float) -> Probe:
-        trim = first_tokens_only if self.role == "prefill" else None
-        return Probe(self.scenario(base), sampling=sampling, drift_limit=drift_limit, trim=trim)
+    def trim(self, trace: Trace) -> Trace:
+        """What such instances see of the requests."""
+        return first_tokens_only(trace) if self.role == "prefill" else trace
 
 
 def on_machine(base: Scenario, machine: Machine) -> Scenario:

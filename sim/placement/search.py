@@ -5,13 +5,13 @@ it must for its role to cost no more than `_SLACK` times the best so far: a sing
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import floor, inf
 from typing import Any, Protocol, TypeVar
 
 from cluster.errors import ConfigError
 from sim.placement.cache import ResultCache
-from sim.placement.designs import excess, plans_of, rank_of, ranked
+from sim.placement.designs import COLOCATED, excess, plans_of, rank_of, ranked
 from sim.placement.evaluation import Evaluation, EvaluationTask, evaluate
 from sim.placement.fitting import Fit, FitTask, fit
 from sim.placement.machine import Infeasible, shapes
@@ -23,6 +23,12 @@ _SLACK = 1.25
 _BATCH = 12
 """Options evaluated between two looks at the best so far."""
 _MOST_ROUNDS = 12
+_MARGIN = 0.05
+"""How much better a plan may be than its instances make it look."""
+_ENOUGH = 3
+"""Plans of a kind that held, from which on that is no longer counted with."""
+_HOPELESS = 0.5
+"""How much worse than the best a design may be and still be simulated."""
 _AT_A_TIME = 2
 """Plans of each design that are simulated in a round."""
 
@@ -86,8 +92,9 @@ class PlanSearch:
         for batch in _in_batches(self._competing):
             self._evaluate(batch)
             self._best = self._best_in_words()
-        plans = plans_of(self._question, self._found())
-        plans, beyond = self._simulated(plans)
+        found = self._found()
+        pooled = self._pooled(found, plans_of(self._question, found))
+        plans, beyond = self._simulated(plans_of(self._question, pooled))
         answer = Answer(
             question=self._question,
             plans=[plan for plan in plans if plan.check is not None],
@@ -149,6 +156,36 @@ class PlanSearch:
             if evaluation.request_rate
         ]
 
+    def _pooled(self, found: Sequence[Group], plans: Sequence[Plan]) -> list[Group]:
+        """The goodput of options that are in a plan worth a look, as many together as there."""
+        question = self._question
+        least = min((rank_of(question, plan) for plan in plans), default=0.0)
+        counts: dict[Option, int] = {}
+        for plan in plans:
+            if rank_of(question, plan) <= least + _HOPELESS * abs(least):
+                for group in plan.groups:
+                    counts.setdefault(group.option, group.count)
+        pools = [replace(group, count=counts[group.option]) for group in found if counts.get(group.option, 1) > 1]
+        tasks = [
+            EvaluationTask(
+                pool.option,
+                question.scenario,
+                required=None,
+                sampling=question.sampling,
+                relative_tolerance=question.relative_tolerance,
+                count=pool.count,
+                hint=pool.count * pool.goodput,
+            )
+            for pool in pools
+        ]
+        results = self._run(evaluate, tasks, Evaluation)
+        better = {
+            pool.option: replace(pool, count=1, goodput=result.request_rate, limit=result.limit)
+            for pool, result in zip(pools, results, strict=True)
+            if result.request_rate is not None and result.request_rate > pool.goodput
+        }
+        return [better.get(group.option, group) for group in found]
+
     def _simulated(self, plans: Sequence[Plan]) -> tuple[list[Plan], list[tuple[Plan, str]]]:
         """Simulate, of each design, whichever plan seems best until one that held is; those beyond a limit apart.
 
@@ -208,14 +245,30 @@ def _in_batches(competing: Sequence[Sequence[Option]]) -> list[list[Option]]:
 
 
 def _leading(question: Question, plans: Sequence[Plan]) -> list[Plan]:
-    """Of each design, the first plans that seem better than the best that held."""
-    leading: list[Plan] = []
-    for design in dict.fromkeys(plan.design for plan in plans):
-        own = [plan for plan in plans if plan.design == design]
-        held = min((rank_of(question, plan) for plan in own if plan.check is not None), default=inf)
-        open_ = [plan for plan in own if plan.check is None and rank_of(question, plan) < held]
-        leading += open_[:_AT_A_TIME]
-    return leading
+    """What to simulate next: colocated and disaggregated plans that may be better than the best of theirs that
+    held, and the first of a design of which none has, unless it is hopeless.
+    """
+    leading: dict[int, Plan] = {}
+    for own in _split(plans, lambda plan: str(plan.design == COLOCATED)):
+        ranks = [rank_of(question, plan) for plan in own if plan.check is not None]
+        held = min(ranks, default=inf)
+        reach = held if len(ranks) >= _ENOUGH else held + _MARGIN * abs(held)
+        better = [plan for plan in own if plan.check is None and rank_of(question, plan) < reach]
+        leading |= {id(plan): plan for plan in better[:_AT_A_TIME]}
+    least = min((rank_of(question, plan) for plan in plans), default=0.0)
+    for own in _split(plans, lambda plan: plan.design):
+        is_near = rank_of(question, own[0]) <= least + _HOPELESS * abs(least)
+        if is_near and all(plan.check is None for plan in own):
+            leading[id(own[0])] = own[0]
+    return list(leading.values())
+
+
+def _split(plans: Sequence[Plan], key: Callable[[Plan], str]) -> list[list[Plan]]:
+    """Plans with equal keys together, each group in order."""
+    groups: dict[str, list[Plan]] = {}
+    for plan in plans:
+        groups.setdefault(key(plan), []).append(plan)
+    return list(groups.values())
 
 
 def _distinct(plans: Sequence[Plan]) -> list[Plan]:
@@ -239,11 +292,7 @@ def _what_is_missing(answer: Answer) -> str:
             f"{plan.limit}; allow more GPUs, a lower rate or looser SLOs"
         )
     if answer.beyond:
-        plan, why = ranked_first(question, answer.beyond)
+        plan, why = min(answer.beyond, key=lambda one: rank_of(question, one[0]))
         return f"no plan for {wanted} is within the limits: the least, {plan.counts}, {why}; raise it or lower the rate"
     reasons = [evaluation.reason for _, evaluation in answer.evaluated] or [one.reason for one in answer.infeasible]
     return f"no kind of instance serves {question.scenario.model.name} within its SLOs: {reasons[0]}"
-
-
-def ranked_first(question: Question, beyond: Sequence[tuple[Plan, str]]) -> tuple[Plan, str]:
-    return min(beyond, key=lambda one: rank_of(question, one[0]))

@@ -104,6 +104,10 @@ def test_rejected_requests_are_bad():
     assert (result.attainment, result.passed) == (0.8, False)
 
 
+FILLED = {"filling": 0.8, "empty": 0.1}
+"""A tenth full takes ten times the requests, and a tenth more."""
+
+
 @pytest.mark.parametrize(
     ("answers", "asked"),
     [
@@ -112,7 +116,9 @@ def test_rejected_requests_are_bad():
         ({10: "close", 40: "fail"}, [10, 40]),
         ({10: "close", 40: "close", 80: "pass"}, [10, 40, 80]),
         ({10: "close", 40: "close", 80: "close", 100: "close"}, [10, 40, 80, 100]),
-        ({10: "close", 40: "filling", 80: "filling", 160: "filling", 320: "pass"}, [10, 40, 80, 160, 320]),
+        ({10: "close", 40: "filling", 80: "filling", 160: "close"}, [10, 40, 80, 160]),
+        ({10: "close", 40: "empty", 440: "filling", 880: "pass"}, [10, 40, 440, 880]),
+        ({10: "empty", 110: "pass"}, [10, 110]),
     ],
 )
 def test_as_many_requests_as_it_takes(answers, asked):
@@ -122,7 +128,7 @@ def test_as_many_requests_as_it_takes(answers, asked):
         calls.append(count)
         answer = answers[count]
         made = stalled("", count)
-        return replace(made, passed=answer != "fail", sure=answer in ("fail", "pass"), is_filling=answer == "filling")
+        return replace(made, passed=answer != "fail", sure=answer in ("fail", "pass"), filled=FILLED.get(answer, 2.0))
 
     sustains(run, Sampling(40, 100))
     assert calls == asked

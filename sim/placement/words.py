@@ -1,0 +1,112 @@
+"""An answer in words: rows of plans, the recommendation, who wins by how much, and what cannot be."""
+
+from metrics.facts import number, percent
+from sim.placement.designs import COLOCATED, cost_of
+from sim.placement.evaluation import Evaluation
+from sim.placement.option import Option
+from sim.placement.plan import Plan
+from sim.placement.question import Question
+from sim.placement.search import Answer
+
+PLAN_COLUMNS = ("plan", "instances", "GPUs", "$/h", "kW", "req/s per GPU", "rounding", "carries", "good", "short first")
+OPTION_COLUMNS = ("instance", "GPUs", "req/s", "per GPU", "short first, or why not")
+
+UNITS = {"gpus": "GPUs", "usd": "$/h", "watts": "W", "rate": "GPUs"}
+"""What an objective counts."""
+
+
+def question_in_words(question: Question) -> str:
+    """What was asked, in one line."""
+    scenario, slo = question.scenario, question.scenario.slo
+    targets = [f"{name} {value:g} ms" for name, value in _targets(question).items()]
+    within = f"{100 * slo.attainment:g} % of requests within {' and '.join(targets)}" if targets else "no SLO"
+    there = ", ".join(f"{pool.count} {pool.gpu.name}" for pool in question.pools)
+    rate = question.request_rate
+    wanted = "the highest rate" if rate is None else f"{number(rate)} req/s for the fewest {UNITS[question.objective]}"
+    return f"{scenario.model.name}, {wanted}, {within}; on {there} in nodes of {question.gpus_per_node}"
+
+
+def plan_row(question: Question, plan: Plan) -> tuple[str, ...]:
+    """Values of PLAN_COLUMNS."""
+    rate = question.request_rate or plan.carries
+    return (
+        design_in_words(plan),
+        plan.counts,
+        str(plan.num_gpus),
+        number(plan.usd_per_hour or None),
+        number(plan.watts / 1e3 or None),
+        number(plan.goodput_per_gpu),
+        f"+{100 * plan.rounding_loss(rate):.0f} %" if question.request_rate is not None else "-",
+        number(plan.carries),
+        "not simulated" if plan.check is None else percent(plan.check.attainment),
+        plan.limit,
+    )
+
+
+def design_in_words(plan: Plan) -> str:
+    return f"{plan.design} {plan.groups[0].option.batching}" if plan.design == COLOCATED else plan.design
+
+
+def plan_in_words(plan: Plan) -> str:
+    return f"{design_in_words(plan)}, {plan.counts}, {plan.num_gpus} GPUs"
+
+
+def recommendation(answer: Answer) -> str:
+    """The first plan, and how it was put to the test."""
+    plan = answer.plans[0]
+    check = plan.check
+    assert check is not None
+    return (
+        f"Recommended: {plan_in_words(plan)}. Simulated as a whole with "
+        f"{check.num_seeds} fresh seeds it holds {number(check.request_rate)} req/s, with {percent(check.attainment)} of "
+        "requests good in the worst run."
+    )
+
+
+def who_wins(answer: Answer) -> str:
+    """Disaggregated against colocated, whichever it is."""
+    apart = next((plan for plan in answer.plans if plan.design != COLOCATED), None)
+    colocated = next((plan for plan in answer.plans if plan.design == COLOCATED), None)
+    if apart is None or colocated is None:
+        return f"No {'disaggregated' if apart is None else 'colocated'} plan held."
+    question = answer.question
+    if question.request_rate is None:
+        ours, theirs, unit, better = apart.carries, colocated.carries, "req/s", "more"
+        is_ours, margin = ours > theirs, max(ours, theirs) / min(ours, theirs) - 1
+    else:
+        ours, theirs = cost_of(question, apart), cost_of(question, colocated)
+        unit, better = UNITS[question.objective], "less"
+        is_ours, margin = ours < theirs, 1 - min(ours, theirs) / max(ours, theirs)
+    if ours == theirs:
+        return f"A tie: disaggregated or colocated, {number(ours)} {unit}."
+    first, second = (ours, theirs) if is_ours else (theirs, ours)
+    winner = "Disaggregation" if is_ours else "Colocation"
+    return f"{winner} wins: {number(first)} {unit} against {number(second)}, {100 * margin:.0f} % {better}."
+
+
+def cut_short(answer: Answer) -> str:
+    """How much was not searched to the end, and why that is no loss."""
+    num_found = sum(evaluation.request_rate is not None for _, evaluation in answer.evaluated)
+    num_cut = len(answer.evaluated) - num_found
+    return (
+        f"{len(answer.evaluated)} kinds of instance were tried; {num_cut} were cut short, because one of them could not "
+        "carry its share of a plan as good as the best, or meet the SLOs at all."
+    )
+
+
+def option_row(option: Option, evaluation: Evaluation) -> tuple[str, ...]:
+    """Values of OPTION_COLUMNS."""
+    rate, gpus = evaluation.request_rate, option.machine.num_gpus
+    return (
+        option.label,
+        str(gpus),
+        number(rate),
+        number(None if rate is None else rate / gpus),
+        evaluation.limit if rate is not None else evaluation.reason,
+    )
+
+
+def _targets(question: Question) -> dict[str, float]:
+    slo = question.scenario.slo
+    targets = {"TTFT": slo.ttft_ms, "TPOT": slo.tpot_ms, "E2E": slo.e2e_ms}
+    return {name: value for name, value in targets.items() if value is not None}
