@@ -430,6 +430,14 @@ class Instance:
         self.outgoing.add(request.request_id)
         events.append(Ejected(request))
 
+    def take_back(self, request: Request, now: float) -> None:
+        """An ejected request whose KV has not left goes on here after all."""
+        self.outgoing.remove(request.request_id)
+        self.scheduler.start_growth(request)
+        request.hands_over = False
+        request.enter(Status.READY, now)
+        min(self.batches, key=lambda one: one.size + len(one.ready)).ready.append(request)
+
     def adopt(self, request: Request) -> None:
         """Take a sequence whose KV is here by magic: how a copy of a cluster begins in the middle of things."""
         self.scheduler.admit(request, stays=True)

@@ -236,9 +236,9 @@ class Router:
         return target
 
     def migration_undone(self, request: Request, source: int) -> None:
-        """The request ended at its source before it could leave."""
+        """The request ended or stays at its source before it could leave."""
         tokens = self._kv_tokens(request)
-        self.handoffs.book(self._paired.pop(request.request_id), -tokens)
+        self._unpair(request)
         if request.decode_instance < 0:
             self.prompts.book(source, self._prompt_tokens(request))
         if request.decode_instance >= 0 or self._pairs:

@@ -72,6 +72,11 @@ class Runner:
             self._on_event(event, self.instance, now)
         self.plan(now)
 
+    def take_back(self, request: Request, now: float) -> None:
+        """An ejected request goes on here after all."""
+        self.instance.take_back(request, now)
+        self.plan(now)
+
     def abort(self, request: Request, now: float) -> None:
         """Cancel a request; Aborted follows, now or when its step has ended."""
         for event in self.instance.abort(request, now):

@@ -202,6 +202,11 @@ class Scheduler:
             self.memory.held[request.request_id] = self.memory.round_up(request.target)
             self.admitted.pop(request.request_id, None)
 
+    def start_growth(self, request: Request) -> None:
+        """The reverse of `stop_growth`: it decodes here again, as the newest."""
+        if self.preempts:
+            self.admitted[request.request_id] = request
+
     def release(self, request: Request, stored: int | None = None) -> None:
         """Free the request's KV; `stored` is its size now if it may have grown past what admission set aside."""
         self.memory.release(request.request_id, stored if self.preempts else None)

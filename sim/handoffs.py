@@ -60,6 +60,10 @@ class Handoffs:
 
     def kv_ready(self, request: Request, now: float) -> None:
         """A prompt is computed, or a decoding request has been taken out of its batch: its KV may go."""
+        source = self._migrating.get(request.request_id)
+        if source is not None and self._router.role_if_open(source) is not None:
+            self._stay(request, source, now)
+            return
         handoff = self._pushed.pop(request.request_id, None)
         if handoff is None:
             handoff = self._offer(request, now)
@@ -160,6 +164,12 @@ class Handoffs:
             self._leaving[source] += 1
             self._migrating[request.request_id] = source
             runner.eject(request, now)
+
+    def _stay(self, request: Request, source: int, now: float) -> None:
+        """The drain was rolled back before the request had left: it goes on where it was."""
+        del self._migrating[request.request_id]
+        self._router.migration_undone(request, source)
+        self._runners[source].take_back(request, now)
 
     @property
     def _at_once(self) -> int:

@@ -1,5 +1,7 @@
 """A decoding request stops at an iteration boundary and goes on elsewhere, like one that was prefilled here."""
 
+import pytest
+
 from cluster.request import Status
 from cluster.role import Role
 from tests.cluster.bench import Bench
@@ -67,4 +69,18 @@ def test_what_it_has_grown_to_is_freed_when_it_is_pulled():
     bench.at(9.0, lambda runner, now: runner.release(one, now))
     bench.run()
     assert bench.finished() == {1: 30.0}
+    bench.instance.memory.check_empty()
+
+
+@pytest.mark.parametrize("admission", ["reserve_output", "preempt_recompute"])
+def test_who_was_to_leave_may_stay(admission):
+    """Ejected at 2 s, taken back at 4 s: the two seconds are a gap, and nothing is lost or held twice."""
+    bench = Bench(Role.DECODE, admission=admission)
+    request = bench.offer(0.0, 10, 6)
+    bench.at(1.5, lambda runner, now: runner.eject(request, now))
+    bench.at(4.0, lambda runner, now: runner.take_back(request, now))
+    bench.run()
+    assert bench.finished() == {0: 7.0}
+    assert bench.instance.extra_gaps == [3.0]
+    assert not bench.instance.outgoing
     bench.instance.memory.check_empty()
