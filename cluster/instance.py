@@ -509,6 +509,7 @@ class Instance:
     def load(self, now: float) -> LoadView:
         scheduler, state = self.scheduler, self.state
         step = self.in_flight[0] if self.in_flight else None
+        decoding = [one for batch in self.batches for one in batch.members.values()]
         started = sum(r.target - r.computed for batch in self.batches for r in batch.prefilling)
         return LoadView(
             now_s=now,
@@ -524,6 +525,8 @@ class Instance:
             num_prefilling=sum(len(batch.prefilling) for batch in self.batches),
             num_decoding=sum(batch.size for batch in self.batches),
             context_tokens=sum(batch.context for batch in self.batches),
+            generated_tokens=sum(batch.context for batch in self.batches) - sum(one.prompt_tokens for one in decoding),
+            decoding_s=now - sum(one.first_token_s for one in decoding) / len(decoding) if decoding else 0.0,
             iteration_s=(step.end_s - step.start_s) / step.iterations if step else 0.0,
             num_ready=sum(len(batch.ready) for batch in self.batches),
             num_outgoing=len(self.outgoing),

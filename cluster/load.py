@@ -28,6 +28,10 @@ class LoadView:
     num_decoding: int
     context_tokens: int
     """Prompt and generated tokens of the sequences that decode."""
+    generated_tokens: int
+    """Of these, tokens that were generated."""
+    decoding_s: float
+    """Mean time since the first token of the sequences that decode; 0 when none does."""
     iteration_s: float
     """Length of one iteration of the step under way; 0 when idle."""
     num_ready: int

@@ -37,7 +37,7 @@ class SplitwiseThresholds:
 class LookaheadSettings:
     """How far and how often the `lookahead` policy looks, and how sure it wants to be."""
 
-    horizon_s: float = 8.0
+    horizon_s: float = 12.0
     max_rollouts: int = 4
     """Futures tried per tick, that of doing nothing included."""
     max_moves: int = 2
@@ -70,7 +70,7 @@ class PlannerConfig:
     """static, load, splitwise or lookahead."""
     interval_s: float = 1.0
     """Time between ticks."""
-    window_s: float = 5.0
+    window_s: float = 20.0
     """How far back a policy looks at demand."""
     min_prefill: int = 1
     min_decode: int = 1

@@ -1,7 +1,8 @@
 """What was asked of the cluster lately: from requests that arrived, because completions hide demand."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import sqrt
 from typing import NamedTuple
 
 
@@ -19,6 +20,8 @@ class Demand:
 
     window_s: float
     arrived: tuple[Arrived, ...] = ()
+    declares: bool = False
+    """Whether requests say at arrival how long their output will be."""
     num_ended: int = 0
     num_good: int = 0
     mean_output_tokens: float = 0.0
@@ -44,6 +47,63 @@ class Demand:
     def attainment(self) -> float | None:
         """Share of good requests among those that ended; None when none did."""
         return self.num_good / self.num_ended if self.num_ended else None
+
+
+def steady_part(demand: Demand, now: float, *, block_s: float = 2.0, sigmas: float = 3.0) -> Demand:
+    """The longest recent stretch of a window over which traffic has not changed.
+
+    Blocks are added from the newest backwards while their prompt and output tokens per second differ from
+    those of what is there already by no more than `sigmas` standard errors (of a compound Poisson process): a
+    sudden change is seen within a block, and a steady load is not mistaken for one.
+    """
+    part = _tokens_in(demand.arrived, now, block_s)
+    length = min(block_s, demand.window_s)
+    while length + block_s <= demand.window_s:
+        end = now - length
+        block = _tokens_in(demand.arrived[: len(demand.arrived) - part.num_requests], end, block_s)
+        if any(
+            abs(mine / length - theirs / block_s) > sigmas * sqrt(my_squares / length**2 + their_squares / block_s**2)
+            for mine, my_squares, theirs, their_squares in (
+                (part.prompt, part.prompt_squares, block.prompt, block.prompt_squares),
+                (part.output, part.output_squares, block.output, block.output_squares),
+            )
+        ):
+            break
+        part = part.plus(block)
+        length += block_s
+    return replace(demand, window_s=length, arrived=demand.arrived[len(demand.arrived) - part.num_requests :])
+
+
+class _Tokens(NamedTuple):
+    num_requests: int
+    prompt: float
+    prompt_squares: float
+    output: float
+    output_squares: float
+
+    def plus(self, other: "_Tokens") -> "_Tokens":
+        return _Tokens(
+            self.num_requests + other.num_requests,
+            self.prompt + other.prompt,
+            self.prompt_squares + other.prompt_squares,
+            self.output + other.output,
+            self.output_squares + other.output_squares,
+        )
+
+
+def _tokens_in(arrived: tuple[Arrived, ...], end: float, length: float) -> _Tokens:
+    """Sums over the arrivals after `end` - `length`, of which the last are the newest."""
+    count = 0
+    prompt = prompt_squares = output = output_squares = 0.0
+    for one in reversed(arrived):
+        if one.at_s <= end - length:
+            break
+        count += 1
+        prompt += one.prompt_tokens
+        prompt_squares += one.prompt_tokens**2
+        output += one.output_tokens
+        output_squares += one.output_tokens**2
+    return _Tokens(count, prompt, prompt_squares, output, output_squares)
 
 
 class DemandWindow:
@@ -77,6 +137,7 @@ class DemandWindow:
         return Demand(
             window_s=min(self.window_s, now),
             arrived=tuple(self._arrived),
+            declares=self._declares,
             num_ended=len(self._ended),
             num_good=sum(good for *_, good in self._ended),
             mean_output_tokens=sum(outputs) / len(outputs) if outputs else 0.0,

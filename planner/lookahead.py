@@ -11,9 +11,13 @@ from dataclasses import dataclass, replace
 from cluster.role import Role
 from planner.config import PlannerConfig
 from planner.decision import Decision, How, RoleOrder
+from planner.demand import steady_part
 from planner.moves import move
 from planner.observation import Observation
-from planner.tools import Outlook, Tools
+from planner.tools import Tools
+
+PATIENCE_S = 5.0
+"""Time beyond the TTFT target in which a backlog should be worked off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ def lookahead_policy(
 ) -> tuple[Decision, LookaheadMemory]:
     """One tick. Pure, as the rollout it is handed is."""
     settings = tools.config.lookahead
+    observation = replace(observation, demand=steady_part(observation.demand, observation.now_s))
     prefill, decode = len(observation.serving(Role.PREFILL)), len(observation.serving(Role.DECODE))
     if observation.changing():
         return _stay("a role change is under way", prefill, decode), LookaheadMemory(changing=True)
@@ -60,9 +65,9 @@ def lookahead_policy(
     assert tools.rollout is not None, "the driver hands a rollout to a planner that looks ahead"
     staying = tools.rollout(observation, (), settings.horizon_s, seed)
     outlooks = [tools.rollout(observation, one.orders, settings.horizon_s, seed) for one in tried]
-    best, outlook = max(zip(tried, outlooks, strict=True), key=lambda pair: (pair[1].score, -len(pair[0].orders)))
-    gain = outlook.score - staying.score
-    if gain <= max(1.0, settings.margin * _judged(staying)):
+    best, outlook = max(zip(tried, outlooks, strict=True), key=lambda pair: (pair[1].good, -len(pair[0].orders)))
+    gain = outlook.good - staying.good
+    if gain <= max(1.0, settings.margin * (staying.good + staying.bad)):
         reason = f"nothing is clearly better than {staying.good} good in {settings.horizon_s:g} s"
         return _stay(reason, prefill, decode), replace(memory, wants=None, votes=0)
     wants = (best.prefill, best.decode)
@@ -82,7 +87,8 @@ def strain(observation: Observation, tools: Tools, prefill: int, decode: int) ->
     """Load over capacity of the role that is worse off, were there so many instances in each.
 
     Prefill: seconds of prompt work that come in per second, and what waits if it is to be done within the TTFT
-    target, per instance. Decode: settled time per token over its target.
+    target, per instance. Decode: time per token over its target, with the sequences that decode now or, once
+    settled, with those that come.
     """
     engine, demand = tools.engine, observation.demand
     assert engine is not None
@@ -92,10 +98,10 @@ def strain(observation: Observation, tools: Tools, prefill: int, decode: int) ->
     queued = sum(view.queued_tokens for view in observation.instances)
     backlog_s = engine.seconds_per_prompt(prompt) * queued / prompt if prompt else 0.0
     patience_s = max(tools.targets.ttft_s, 1e-9)
-    prefill_strain = (
-        rate * engine.seconds_per_prompt(prompt) + backlog_s / (patience_s + tools.config.window_s)
-    ) / prefill
-    tpot_s = engine.tpot_s(rate / decode, output, prompt)
+    prefill_strain = (rate * engine.seconds_per_prompt(prompt) + backlog_s / (patience_s + PATIENCE_S)) / prefill
+    sequences = sum(view.num_decoding + view.num_ready + view.num_incoming for view in observation.instances)
+    context = sum(view.context_tokens for view in observation.instances) / sequences if sequences else 0.0
+    tpot_s = max(engine.tpot_s(rate / decode, output, prompt), engine.iteration_s(sequences / decode, context))
     return max(prefill_strain, tpot_s / tools.targets.tpot_s if tools.targets.tpot_s < float("inf") else 0.0)
 
 
@@ -120,10 +126,6 @@ def _candidates(observation: Observation, tools: Tools, prefill: int, decode: in
 
 def _minimum(config: PlannerConfig, role: Role) -> int:
     return config.min_prefill if role is Role.PREFILL else config.min_decode
-
-
-def _judged(outlook: Outlook) -> int:
-    return outlook.good + outlook.bad + outlook.pending
 
 
 def _stay(reason: str, prefill: int, decode: int) -> Decision:

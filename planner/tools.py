@@ -19,16 +19,10 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What became of requests in a rollout. `pending` could not be judged before it ended."""
+    """What becomes of the requests of a rollout; those not ended by then are judged as they are heading."""
 
     good: int
     bad: int
-    pending: int
-
-    @property
-    def score(self) -> float:
-        """Requests that are good, those not judged counting half."""
-        return self.good + 0.5 * self.pending
 
 
 NO_TARGETS = Targets()

@@ -7,7 +7,7 @@ outputs that were asked for lately.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf, isnan
+from math import inf
 from random import Random
 
 import numpy as np
@@ -60,37 +60,33 @@ class Rollout:
                 request.request_id = PLACED_IDS + placed
                 placed += 1
                 simulator.put(request, view.index)
-        had = {request.request_id: request.generated for request in simulator.live()}
         for view in observation.instances:
             if view.phase is Phase.DRAINING and view.target is not None:
                 simulator.obey(RoleOrder(view.index, 0, view.target, "", "", How.DRAIN))
         for order in orders:
             simulator.obey(replace(order, epoch=0))
         running = simulator.run_until(horizon_s)
-        good = bad = pending = 0
-        for request, tokens, last_s in [
-            *((one, one.generated, one.finished_s) for one in ended.requests),
-            *((one, *simulator.progress(one)) for one in running),
-        ]:
-            verdict = self._judge(request, tokens, last_s, had.get(request.request_id, 0), horizon_s)
-            good += verdict is True
-            bad += verdict is False
-            pending += verdict is None
-        return Outlook(good, bad, pending)
+        verdicts = [self._meets(one, one.finished_s) for one in ended.requests]
+        decoding = set()
+        for request, tokens, last_s, iteration_s in simulator.decoding():
+            decoding.add(request.request_id)
+            verdicts.append(self._meets(request, last_s + (request.output_tokens - tokens) * iteration_s))
+        waiting = [request for request in running if request.request_id not in decoding]
+        verdicts += [self._will_meet(request, simulator, horizon_s) for request in waiting]
+        good = sum(verdicts)
+        return Outlook(good, len(verdicts) - good)
 
-    def _judge(self, request: Request, tokens: int, last_s: float, had: int, now: float) -> bool | None:
-        """Whether a request is (so far) within its targets; None when it is too early to say."""
-        start_s = 0.0
-        if not had:
-            if isnan(request.first_token_s):
-                return False if now - request.arrival_s > self._ttft_s else None
-            if request.first_token_s - request.arrival_s > self._ttft_s:
-                return False
-            start_s, had = request.first_token_s, 1
-        if tokens <= had:
-            waited = now - start_s
-            return waited <= self._tpot_s * max(1, request.output_tokens - had)
-        return (last_s - start_s) / (tokens - had) <= self._tpot_s
+    def _will_meet(self, request: Request, simulator: Simulator, now: float) -> bool:
+        """Whether a request that waits, or whose KV is on its way, will be within its targets if all goes on so."""
+        if request.generated:
+            return self._meets(request, now)
+        return now - request.arrival_s + simulator.prefill_s_ahead(request) <= self._ttft_s
+
+    def _meets(self, request: Request, last_s: float) -> bool:
+        """TTFT and TPOT against the targets, when the last token comes at `last_s`."""
+        if request.first_token_s - request.arrival_s > self._ttft_s:
+            return False
+        return (last_s - request.first_token_s) / max(1, request.output_tokens - 1) <= self._tpot_s
 
 
 class _Ended(Records):
@@ -131,22 +127,27 @@ def _waiting(view: LoadView, demand: Demand) -> list[Request]:
 
 
 def _decoding(view: LoadView, demand: Demand, rng: Random) -> list[Request]:
-    """Sequences that decode at an instance, or are about to, somewhere between their first and last token."""
+    """Sequences that decode at an instance, or are about to.
+
+    Where output is reserved at admission, what is set aside beyond their contexts is what they have yet to
+    decode; else that is half of what is asked for lately. What they have had and what is to come is shared out
+    at random, with the observed means; all have been served at the same pace.
+    """
     count = view.num_decoding + view.num_ready + view.num_incoming
     if not count:
         return []
-    outputs = [one.output_tokens for one in demand.arrived if one.output_tokens] or [
-        max(2, round(demand.output_tokens))
-    ]
-    context = view.context_tokens / view.num_decoding if view.num_decoding else demand.prompt_tokens
-    room = view.kv_capacity_tokens // count
+    context = round(view.context_tokens / view.num_decoding) if view.num_decoding else round(demand.prompt_tokens) + 1
+    context = max(2, context)
+    left = (view.kv_used_tokens - count * context) / count if demand.declares else demand.output_tokens / 2
+    room = view.kv_capacity_tokens // count - context
+    mean_had = view.generated_tokens / view.num_decoding if view.num_decoding else 1.0
+    pace_s = view.decoding_s / max(1.0, mean_had)
     sequences = []
     for _ in range(count):
-        output = max(2, rng.choice(outputs))
-        generated = 1 + int(rng.random() * (output - 1))
-        prompt = max(1, min(round(context) - generated, room - output))
-        request = Request(0, -1.0, prompt, max(generated + 1, min(output, room - prompt)))
-        request.generated = min(generated, request.output_tokens - 1)
-        request.first_token_s = request.last_token_s = 0.0
+        to_come = max(1, min(room, round(rng.expovariate(1 / max(1.0, left)))))
+        had = max(1, min(context - 1, round(rng.expovariate(1 / max(1.0, mean_had)))))
+        request = Request(0, -had * pace_s, context - had, had + to_come)
+        request.generated = had
+        request.first_token_s, request.last_token_s = -had * pace_s, 0.0
         sequences.append(request)
     return sequences

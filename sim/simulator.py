@@ -2,7 +2,7 @@
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter, process_time
 
 import numpy as np
@@ -134,14 +134,26 @@ class Simulator:
         """Requests that have not ended."""
         return list(self._live.values())
 
-    def progress(self, request: Request) -> tuple[int, float]:
-        """Tokens that a live request has had, and when the last came (nan before the first)."""
+    def decoding(self) -> Iterator[tuple[Request, int, float, float]]:
+        """Who decodes: tokens had, when the last came, and how long an iteration takes there."""
         for instance in self.instances:
+            step = instance.in_flight[0] if instance.in_flight else None
+            iteration_s = (step.end_s - step.start_s) / step.iterations if step else 0.0
             for batch in instance.batches:
-                if request.request_id in batch.members:
+                for request in batch.members.values():
                     here = batch.iteration - request.join_iteration
-                    return request.generated + here, batch.last_token_s if here else request.last_token_s
-        return request.generated, request.last_token_s
+                    last_s = batch.last_token_s if here else request.last_token_s
+                    yield request, request.generated + here, last_s, iteration_s
+
+    def prefill_s_ahead(self, request: Request) -> float:
+        """Seconds of prompts before and with a live prompt, where it waits or is computed."""
+        instance = self.instances[request.prefill_instance]
+        tokens = sum(one.target - one.computed for batch in instance.batches for one in batch.prefilling)
+        for waiting in instance.scheduler.waiting:
+            tokens += waiting.target
+            if waiting is request:
+                break
+        return instance.cost.step_s(tokens, 1, 0.0, tokens) if tokens else 0.0
 
     def run(self) -> RunResult:
         """Simulate to the last request; raises StalledError when some can make no progress."""

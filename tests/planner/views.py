@@ -33,6 +33,8 @@ def view(
         num_prefilling=0,
         num_decoding=0,
         context_tokens=0,
+        generated_tokens=0,
+        decoding_s=0.0,
         iteration_s=0.0,
         num_ready=0,
         num_outgoing=0,
