@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 DESCRIPTION = """Find the instances that serve a workload within its SLOs for the fewest GPUs, dollars or watts.
 
 Prefill and decode instances are searched apart over tp x pp and kinds of GPUs and replicated to the rate (DistServe's
-Algorithm 1, Splitwise's AA, HH, HA and HHcap), as units within a node (Algorithm 2), and colocated under every policy
-and token budget. The best of each are simulated as wholes. The scenario gives model, link, engine, SLOs and workload;
-lengths of a trace are drawn anew. --request-rate is the rate to serve (default: the workload's own)."""
+Algorithm 1, Splitwise's AA, HH, HA and HHcap), as units that keep KV on their nodes (Algorithm 2), and colocated under
+every policy and token budget. The best of each are simulated as wholes. The scenario gives model, link, engine, SLOs
+and workload; lengths of a trace are drawn anew. --request-rate is the rate to serve (default: the workload's own)."""
 EXAMPLES = """examples:
   baton plan demo
   baton plan demo --trace azure_llm_2023_code.csv --goodput ttft:1000 tpot:40 --request-rate 20 --out runs/plan
@@ -35,6 +35,8 @@ EXAMPLES = """examples:
   baton plan demo --gpus h100-sxm:32 --objective rate --max-watts 15000
 """
 DEFAULT_GPUS_PER_NODE = 8
+_TEXT: Any = {"overflow": "fold"}
+_NUMBER: Any = {"justify": "right", "no_wrap": True}
 SCENARIO_FILE = "scenario.yaml"
 
 
@@ -153,7 +155,7 @@ def _print(answer: "Answer") -> None:
     columns = PLAN_COLUMNS[:-1]
     table = Table(box=SIMPLE_HEAD, title=question_in_words(answer.question), title_justify="left")
     for column in columns:
-        table.add_column(Text(column), justify="left" if column in ("plan", "instances") else "right", no_wrap=True)
+        table.add_column(Text(column), **(_TEXT if column in ("plan", "instances") else _NUMBER))
     for plan in answer.plans:
         table.add_row(*map(Text, plan_row(answer.question, plan)[: len(columns)]))
     lines = [

@@ -33,7 +33,8 @@ def build_pipeline(scenario: Scenario, role: Role) -> Pipeline | None:
         _roofline(scenario, hardware, num_layers=num_layers, is_first=stage == 0, is_last=stage == hardware.pp - 1)
         for stage, num_layers in enumerate(divide_layers(model.num_layers, hardware.pp))
     ]
-    return Pipeline(stages, link=hardware.gpu_link, token_bytes=model.hidden_size * model.activation_dtype_bytes)
+    link = scenario.stage_link or hardware.gpu_link
+    return Pipeline(stages, link=link, token_bytes=model.hidden_size * model.activation_dtype_bytes)
 
 
 def _roofline(

@@ -24,6 +24,8 @@ def idle_settings(scenario: Scenario) -> Iterator[Idle]:
             yield Idle(f"planner.{policy}", "planner.policy", scenario.planner.policy)
     if scenario.engine.admission == "reserve_output":
         yield Idle("engine.block_size", "engine.admission", "reserve_output")
+    if all(scenario.hardware_of(role).pp == 1 for role in set(scenario.roles)):
+        yield Idle("stage_link", "pp", "1")
     for index, phase in enumerate(scenario.workload.phases):
         path = f"workload.phases.{index}"
         if phase.arrivals != "gamma":

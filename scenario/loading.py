@@ -26,6 +26,7 @@ REFERENCES: dict[str, type] = {
     "model": ModelSpec,
     "gpu": GpuSpec,
     "gpu_link": LinkSpec,
+    "stage_link": LinkSpec,
     "link": LinkSpec,
     "slo": SloSpec,
 }

@@ -22,7 +22,7 @@ effect, is refused with a suggestion. `name` is the file's name and `gpu_link` t
 On the command line, `--set planner.load.votes=3` changes any key, `--set engine.token_budget=null` unsets one, and
 items of lists go by their number: `--set workload.phases.0.request_rate=30`.
 
-`model`, `gpu`, `gpu_link`, `link` and `slo` may be a name or a path instead of a section. Names are looked up in the
+`model`, `gpu`, `gpu_link`, `stage_link`, `link` and `slo` may be a name or a path instead of a section. Names are looked up in the
 folders `models`, `gpus`, `links`, `slos` and `scenarios` of `configs` beside the file, of `configs` in the current
 folder, of `$BATON_CONFIGS`, and of what is bundled; the first that knows a name wins.
 """

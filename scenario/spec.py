@@ -128,6 +128,8 @@ class Scenario:
     pp: int = 1
     power_cap: float = 1.0
     """Share of the board power limit the GPUs may draw. It slows compute, not memory."""
+    stage_link: LinkSpec | None = None
+    """Between the stages of a pipeline, where each sits on a node of its own. None: `gpu_link`."""
     hardware: HardwareByRole = field(default_factory=HardwareByRole)
     """Where instances differ by the role they start in. A role change moves no hardware."""
     gpus_per_node: int | None = None

@@ -1,4 +1,4 @@
-"""Plans from what single instances carry: two pools, units within a node, and colocated replicas."""
+"""Plans from what single instances carry: two pools, units that keep KV on their nodes, and colocated replicas."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from sim.placement.machine import Machine
 from sim.placement.plan import Group, Plan, instances_for
 from sim.placement.question import Question
 
-COLOCATED, DISAGGREGATED, NEAR = "colocated", "disaggregated", "within a node"
+COLOCATED, DISAGGREGATED, NEAR = "colocated", "disaggregated", "in units"
 
 Found = Sequence[Group]
 """Options that carry something, with a count of 1."""
@@ -22,7 +22,12 @@ def plans_of(question: Question, found: Found) -> list[Plan]:
         for is_near in (False, True)
     }
     prefill, decode = by_role["prefill", False], by_role["decode", False]
-    near = [(p, d) for p in prefill for d in by_role["decode", True] if p.machine.gpu == d.machine.gpu]
+    near = [
+        (p, d)
+        for p in [*prefill, *by_role["prefill", True]]
+        for d in by_role["decode", True]
+        if (p.machine.gpu, p.machine.num_nodes) == (d.machine.gpu, d.machine.num_nodes)
+    ]
     plans = [
         *(_two_pools(question, p, d) for p in prefill for d in decode),
         *(unit for p, d in near if (unit := _unit(question, p, d))),
@@ -95,16 +100,16 @@ def _within_limits(question: Question, plan: Plan) -> Iterator[Plan]:
 def _unit(question: Question, prefill: Group, decode: Group) -> Plan | None:
     """DistServe's Algorithm 2: prefill and decode of the same layers on one node, replicated as a whole.
 
-    Of the numbers of instances that a node holds, those that serve the rate at the least cost.
+    Of the numbers of instances that the nodes of a unit hold, those that serve the rate at the least cost.
     """
-    size = question.gpus_per_node
+    size = question.gpus_per_node * prefill.machine.num_nodes
     plan = Plan(NEAR, (prefill, decode), is_unit=True)
     units = []
     for num_prefill in range(1, size // prefill.machine.num_gpus + 1):
         free = size - num_prefill * prefill.machine.num_gpus
         for num_decode in range(1, free // decode.machine.num_gpus + 1):
             unit = plan.with_counts({"prefill": num_prefill, "decode": num_decode})
-            units.append(replicated(question, unit))
+            units.append(_replicated(question, unit))
     best = ranked(question, (unit for unit in units if unit is not None))
     return best[0] if best else None
 
@@ -117,7 +122,7 @@ def _replicas(question: Question, group: Group) -> Plan | None:
     return plan.with_counts({"mixed": count}) if count else None
 
 
-def replicated(question: Question, unit: Plan) -> Plan | None:
+def _replicated(question: Question, unit: Plan) -> Plan | None:
     """As many copies of a unit as the rate needs, or as the limits allow; None when they allow none."""
     each = replace(unit, units=1).carries
     if question.request_rate is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from cluster.cost import kv_capacity_tokens, valid_tensor_parallel
 from cluster.errors import CapacityError, ConfigError
@@ -26,13 +27,17 @@ class GpuPool:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """tp x pp GPUs of a node, whose draw may be capped to a share of the board power limit."""
+    """tp x pp GPUs of a node, whose draw may be capped to a share of the board power limit.
+
+    Over several nodes, each holds one stage of the pipeline, and with it a part of the layers.
+    """
 
     gpu: GpuSpec
     link: LinkSpec
     tp: int
     pp: int = 1
     power_cap: float = 1.0
+    num_nodes: int = 1
 
     @property
     def num_gpus(self) -> int:
@@ -50,7 +55,8 @@ class Machine:
     @property
     def label(self) -> str:
         cap = "" if self.power_cap == 1 else f" cap {100 * self.power_cap:g} %"
-        return f"{self.gpu.name} {self.shape}{cap}"
+        spread = "" if self.num_nodes == 1 else f" over {self.num_nodes} nodes"
+        return f"{self.gpu.name} {self.shape}{cap}{spread}"
 
     @property
     def shape(self) -> str:
@@ -81,27 +87,61 @@ class Infeasible:
 
 def shapes(model: ModelSpec, pool: GpuPool, gpus_per_node: int) -> tuple[list[Machine], list[Infeasible]]:
     """Machines of one node that the model fits on, fewest stages and GPUs first, and those it does not."""
-    fitting: list[Machine] = []
-    unfit: list[Infeasible] = []
-    valid = valid_tensor_parallel(model)
     most = min(gpus_per_node, pool.count)
-    divided = [tp for tp in range(1, most + 1) if tp not in valid]
-    if divided:
-        unfit.append(
-            Infeasible(
-                f"{pool.gpu.name} tp {', '.join(map(str, divided))}",
-                f"does not divide the {model.num_heads} heads and {model.num_kv_heads} KV heads of {model.name}",
-            )
-        )
-    for tp, pp in _degrees([tp for tp in valid if tp <= most], most, model.num_layers):
-        machine = Machine(pool.gpu, pool.link, tp, pp)
-        try:
-            kv_capacity_tokens(model, pool.gpu, tp=tp, pp=pp)
-        except CapacityError as error:
-            unfit.append(Infeasible(machine.label, str(error)))
-        else:
-            fitting.append(machine)
-    return fitting, unfit
+    valid = valid_tensor_parallel(model)
+    machines = [
+        Machine(pool.gpu, pool.link, tp, pp)
+        for tp, pp in _degrees([tp for tp in valid if tp <= most], most, model.num_layers)
+    ]
+    fitting = [machine for machine in machines if _fits(model, machine)]
+    divided = [f"tp{tp}" for tp in range(1, most + 1) if tp not in valid]
+    small = [machine.shape for machine in machines if machine not in fitting]
+    reasons = {
+        ", ".join(divided): f"not every GPU gets whole heads: {model.name} has {model.num_heads}, and "
+        f"{model.num_kv_heads} KV heads",
+        ", ".join(small): f"no room for KV: {model.name} has {model.weight_bytes / 1e9:.1f} GB of weights, and a GPU "
+        f"{pool.gpu.usable_memory * pool.gpu.memory_bytes / 1e9:.1f} GB for weights and KV",
+    }
+    return fitting, [Infeasible(f"{pool.gpu.name} {which}", why) for which, why in reasons.items() if which]
+
+
+def segments(model: ModelSpec, pool: GpuPool, gpus_per_node: int) -> list[Machine]:
+    """Machines of as many nodes as it takes for a prefill and a decode instance to fit on them side by side, and of
+    one more; none when a single node is enough, or all there are too few.
+
+    What such a machine has on one node is a stage, and a segment of the layers (DistServe, Algorithm 2).
+    """
+    most_nodes = pool.count // gpus_per_node
+    for num_nodes in range(1, most_nodes + 1):
+        smallest = min((one.num_gpus for one in _spread(model, pool, gpus_per_node, num_nodes)), default=inf)
+        if 2 * smallest <= gpus_per_node * num_nodes:
+            numbers = (num_nodes, num_nodes + 1) if num_nodes > 1 else ()
+            return [
+                machine
+                for number in numbers
+                if number <= most_nodes
+                for machine in _spread(model, pool, gpus_per_node, number)
+            ]
+    return []
+
+
+def _spread(model: ModelSpec, pool: GpuPool, gpus_per_node: int, num_nodes: int) -> list[Machine]:
+    """Machines that leave room for another on their nodes: with a stage on each, or on a single one any shape."""
+    tensor = [tp for tp in valid_tensor_parallel(model) if tp < gpus_per_node]
+    if num_nodes == 1:
+        degrees = list(_degrees(tensor, gpus_per_node - 1, model.num_layers))
+    else:
+        degrees = [(tp, num_nodes) for tp in tensor if num_nodes <= model.num_layers]
+    machines = [Machine(pool.gpu, pool.link, tp, pp, num_nodes=num_nodes) for tp, pp in degrees]
+    return [machine for machine in machines if _fits(model, machine)]
+
+
+def _fits(model: ModelSpec, machine: Machine) -> bool:
+    try:
+        kv_capacity_tokens(model, machine.gpu, tp=machine.tp, pp=machine.pp)
+    except CapacityError:
+        return False
+    return True
 
 
 def _degrees(tensor: Sequence[int], most: int, num_layers: int) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ from workload.trace import Trace
 class Option:
     """role: prefill, decode or mixed. policy and token_budget: of the mixed role.
 
-    is_near: KV comes from the same node, over the link between its GPUs.
+    is_near: prefill and decode share nodes, and KV stays on the link between their GPUs.
     """
 
     role: str
@@ -28,8 +28,8 @@ class Option:
 
     @property
     def label(self) -> str:
-        own = {"mixed": self.batching, "decode": "decode, KV from its node" if self.is_near else "decode"}
-        return f"{own.get(self.role, self.role)} on {self.machine.label}"
+        role = self.batching if self.role == "mixed" else f"{self.role} in a unit" if self.is_near else self.role
+        return f"{role} on {self.machine.label}"
 
     @property
     def batching(self) -> str:
@@ -61,23 +61,26 @@ def on_machine(base: Scenario, machine: Machine) -> Scenario:
         tp=machine.tp,
         pp=machine.pp,
         power_cap=machine.power_cap,
+        stage_link=base.link if machine.num_nodes > 1 else None,
         hardware=HardwareByRole(),
         gpus_per_node=None,
         planner=replace(base.planner, policy="static"),
     )
 
 
-def halves(question: Question, machines: list[Machine]) -> list[Option]:
-    """Prefill and decode instances; decode also with a power cap, and beside the prefill of its node."""
+def halves(question: Question, machines: list[Machine], spread: list[Machine]) -> list[Option]:
+    """Prefill and decode instances; decode also with a power cap, and both in units that keep KV on their nodes.
+
+    Prefill within one node is the same in a unit or not. `spread` are machines over several nodes.
+    """
     options = [Option("prefill", machine) for machine in machines]
     for cap in question.decode_caps():
         options += [Option("decode", replace(machine, power_cap=cap)) for machine in machines]
-    near = [
-        Option("decode", machine, is_near=True)
-        for machine in machines
-        if machine.num_gpus < question.gpus_per_node and machine.link != question.scenario.link
-    ]
-    return options + near
+    if machines and machines[0].link == question.scenario.link:
+        return options
+    small = [machine for machine in machines if machine.num_gpus < question.gpus_per_node]
+    options += [Option("decode", machine, is_near=True) for machine in small]
+    return options + [Option(role, machine, is_near=True) for role in ("prefill", "decode") for machine in spread]
 
 
 def colocated(question: Question, machines: list[Machine]) -> list[Option]:

@@ -9,6 +9,7 @@ from sim.placement.machine import Machine
 from sim.placement.option import Option, on_machine
 
 _EXACT = 1e-9
+_LETTERS = {"prefill": "P", "decode": "D", "mixed": "M"}
 
 
 def instances_for(request_rate: float, goodput: float) -> int:
@@ -45,7 +46,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Groups together serve; `units` copies of them, each on one node with a share of the traffic, when `is_unit`."""
+    """Groups together serve; `units` copies of them, each on nodes of its own with a share of the traffic, when
+    `is_unit`.
+    """
 
     design: str
     groups: tuple[Group, ...]
@@ -85,8 +88,9 @@ class Plan:
             if group.machine.gpu.name == name
             for _ in range(group.count)
         ]
-        if self.is_unit:
-            return ceil(self.units / (gpus_per_node // sum(sizes))) if sizes else 0
+        if self.is_unit and sizes:
+            num_nodes = self.groups[0].machine.num_nodes
+            return num_nodes * ceil(self.units / (gpus_per_node * num_nodes // sum(sizes)))
         nodes, free = 0, 0
         for size in sizes:
             if size > free:
@@ -119,15 +123,18 @@ class Plan:
 
     @property
     def counts(self) -> str:
-        """Such as 2P tp4 + 1D tp8; with the GPUs' names where they differ."""
-        letters = {"prefill": "P", "decode": "D", "mixed": "M"}
-        kinds = {group.machine.gpu.name for group in self.groups}
-        parts = [
-            f"{group.count}{letters[group.role]} {group.machine.label if len(kinds) > 1 else group.machine.shape}"
-            + (f" cap {100 * group.machine.power_cap:g} %" if group.machine.power_cap != 1 and len(kinds) == 1 else "")
-            for group in self.groups
-        ]
-        return f"{self.units} x ({' + '.join(parts)})" if self.is_unit else " + ".join(parts)
+        """Such as 2P tp4 + 1D tp8, or 3 x (1P tp3 + 1D tp4); with the GPUs' names where they differ."""
+        is_one_kind = len({group.machine.gpu.name for group in self.groups}) == 1
+        parts = []
+        for group in self.groups:
+            machine = group.machine
+            cap = "" if machine.power_cap == 1 else f" cap {100 * machine.power_cap:g} %"
+            kind = f"{machine.shape}{cap}" if is_one_kind else machine.label
+            parts.append(f"{group.count}{_LETTERS[group.role]} {kind}")
+        together = " + ".join(parts)
+        num_nodes = self.groups[0].machine.num_nodes
+        spread = f" over {num_nodes} nodes" if num_nodes > 1 else ""
+        return f"{self.units} x ({together}{spread})" if self.is_unit else together
 
     @property
     def counts_by_role(self) -> dict[str, int]:
@@ -138,7 +145,10 @@ class Plan:
         return replace(self, groups=tuple(replace(group, count=counts[group.role]) for group in self.groups))
 
     def scenario(self, base: Scenario, gpus_per_node: int) -> Scenario:
-        """The cluster, or one of its units, with the workload of `base`."""
+        """The cluster, or one of its units, with the workload of `base`.
+
+        In a unit over several nodes KV goes from stage to stage on each of them; one link's bandwidth is counted.
+        """
         first, *others = self.groups
         machine = first.machine
         by_role = {group.role: group.machine.beside(machine) for group in others}
@@ -146,12 +156,17 @@ class Plan:
         engine = base.engine
         if first.role == "mixed":
             engine = replace(engine, policy=first.option.policy, token_budget=first.option.token_budget)
-        is_one_kind = len({group.machine.gpu.name for group in self.groups}) == 1
+        alone = on_machine(base, machine)
+        nodes: int | None = gpus_per_node
+        if machine.num_nodes > 1:
+            alone, nodes = replace(alone, link=machine.link), None
+        elif len({group.machine.gpu.name for group in self.groups}) > 1:
+            nodes = None
         return replace(
-            on_machine(base, machine),
+            alone,
             name=f"{base.name}-plan",
             instances=InstanceCounts(**counts),
             hardware=HardwareByRole(**by_role),
-            gpus_per_node=gpus_per_node if is_one_kind else None,
+            gpus_per_node=nodes,
             engine=engine,
         )

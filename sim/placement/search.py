@@ -14,7 +14,7 @@ from sim.placement.cache import ResultCache
 from sim.placement.designs import COLOCATED, excess, plans_of, rank_of, ranked
 from sim.placement.evaluation import Evaluation, EvaluationTask, evaluate
 from sim.placement.fitting import Fit, FitTask, fit
-from sim.placement.machine import Infeasible, shapes
+from sim.placement.machine import Infeasible, segments, shapes
 from sim.placement.option import Option, colocated, halves
 from sim.placement.plan import Group, Plan, instances_for
 from sim.placement.question import Question
@@ -114,7 +114,8 @@ class PlanSearch:
         for pool in question.pools:
             machines, unfit = shapes(question.scenario.model, pool, question.gpus_per_node)
             self._infeasible += unfit
-            for option in [*halves(question, machines), *colocated(question, machines)]:
+            spread = segments(question.scenario.model, pool, question.gpus_per_node)
+            for option in [*halves(question, machines, spread), *colocated(question, machines)]:
                 competing.setdefault((option.role, option.is_near), []).append(option)
         return list(competing.values())
 

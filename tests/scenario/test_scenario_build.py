@@ -168,3 +168,13 @@ def test_kv_stays_on_a_node_where_it_can() -> None:
 def test_hardware_faults(override: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         load_scenario("steady-8b", [override])
+
+
+def test_stages_on_nodes_of_their_own_are_joined_by_the_stage_link():
+    near = load_scenario("steady-8b", {"pp": 2})
+    far = load_scenario("steady-8b", {"pp": 2, "stage_link": "ethernet-25"})
+    assert (near.stage_link, far.stage_link.name) == (None, "ethernet-25")
+    latencies = [build_pipeline(each, Role.PREFILL).enter(0.0, 1000, 1, 5e5, 1000) for each in (near, far)]
+    activations = 1000 * 4096 * 2
+    extra = far.stage_link.transfer_s(activations) - near.gpu_link.transfer_s(activations)
+    assert latencies[1] - latencies[0] == pytest.approx(extra)

@@ -91,7 +91,7 @@ FAULTS = [
     ("engine: {token_budgt: 4}", "engine.token_budgt is not a known key; did you mean token_budget?"),
     ("live: {zzz: 4}", "live.zzz is not a known key; use kv_budget_bytes, kv_bytes_scale, metrics_host, metrics_port, report_delay_s, silence_timeout_s, time_scale"),
     ("1: 2", "1 is not a known key; use engine, gpu, gpu_link, gpus_per_node, handoff, hardware, instances, link, live, max_context, "
-     "model, name, planner, power_cap, pp, router, sample_interval_s, seed, slo, tp, workload"),
+     "model, name, planner, power_cap, pp, router, sample_interval_s, seed, slo, stage_link, tp, workload"),
     ("tp: true", "tp is true, expected an integer"),
     ("tp: '4'", 'tp is "4", expected an integer'),
     ("tp: 4.5", "tp is 4.5, expected an integer"),
@@ -111,6 +111,7 @@ FAULTS = [
     ("slo: zzz", "there is no slo named 'zzz'; use chatbot-opt-13b, chatbot-opt-175b, chatbot-opt-66b, "
      "code-completion-opt-66b, summarization-opt-66b"),
     ("planner: {load: {votes: 3}}", "planner.load has no effect while planner.policy is static; remove it or change planner.policy"),
+    ("stage_link: ethernet-25", "stage_link has no effect while pp is 1; remove it or change pp"),
     ("engine: {block_size: 8}", "engine.block_size has no effect while engine.admission is reserve_output; "
      "remove it or change engine.admission"),
 ]  # fmt: skip
