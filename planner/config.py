@@ -38,7 +38,7 @@ class LookaheadSettings:
     """How far and how often the `lookahead` policy looks, and how sure it wants to be."""
 
     horizon_s: float = 12.0
-    max_rollouts: int = 4
+    max_rollouts: int = 5
     """Futures tried per tick, that of doing nothing included."""
     max_moves: int = 2
     """Instances moved at once."""

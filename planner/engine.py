@@ -14,6 +14,8 @@ class EngineModel:
     prefill_batch_tokens: int
     """L_m: up to so many tokens, short prompts share a step."""
     max_batch: int
+    token_budget: float = float("inf")
+    """New tokens per step of a mixed instance, decodes included."""
 
     def prefill_s(self, prompt_tokens: float, prompts: int = 1) -> float:
         """Seconds of a step that computes so many whole prompts of this length."""
@@ -55,3 +57,18 @@ class EngineModel:
         batch = self.settled_batch(request_rate, output_tokens, context)
         limit = min(float(self.max_batch), self.kv_capacity_tokens / max(1.0, prompt_tokens + output_tokens))
         return self.iteration_s(batch, context) if batch <= limit else float("inf")
+
+    def mixed_step_s(self, batch: float, context: float, prompt_tokens: float) -> float:
+        """Seconds of a mixed step that is full: `batch` decodes, and prompt tokens up to the budget."""
+        sequences, chunk = round(batch), round(self._chunk(batch, prompt_tokens))
+        tokens = round(batch * context)
+        attention = tokens + chunk * 0.5 * max(prompt_tokens, float(chunk))
+        return self.cost.step_s(sequences + chunk, sequences + 1, attention, tokens + round(prompt_tokens / 2) + chunk)
+
+    def mixed_prompt_tokens_per_s(self, batch: float, context: float, prompt_tokens: float) -> float:
+        """Prompt tokens that a mixed instance computes per second beside `batch` decodes."""
+        return self._chunk(batch, prompt_tokens) / self.mixed_step_s(batch, context, prompt_tokens)
+
+    def _chunk(self, batch: float, prompt_tokens: float) -> float:
+        limit = self.token_budget if self.token_budget < float("inf") else max(prompt_tokens, 1.0)
+        return max(0.0, limit - batch)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cluster.role import Role
-from planner.config import PlannerConfig
 from planner.decision import Decision, How, RoleOrder
 from planner.demand import steady_part
 from planner.moves import move
@@ -21,9 +20,21 @@ PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """Serving instances by role."""
+
+    prefill: int
+    decode: int
+    mixed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.prefill}P{self.decode}D" + (f"{self.mixed}M" if self.mixed else "")
+
+
+@dataclass(frozen=True, slots=True)
 class LookaheadMemory:
-    wants: tuple[int, int] | None = None
-    """Prefill and decode counts that the last tick would have liked."""
+    wants: Counts | None = None
+    """What the last tick would have liked."""
     votes: int = 0
     settled_s: float = float("-inf")
     changing: bool = False
@@ -34,8 +45,7 @@ class Candidate:
     """A change of roles, and the strain it would leave."""
 
     orders: tuple[RoleOrder, ...]
-    prefill: int
-    decode: int
+    counts: Counts
     strain: float
 
 
@@ -45,22 +55,22 @@ def lookahead_policy(
     """One tick. Pure, as the rollout it is handed is."""
     settings = tools.config.lookahead
     observation = replace(observation, demand=steady_part(observation.demand, observation.now_s))
-    prefill, decode = len(observation.serving(Role.PREFILL)), len(observation.serving(Role.DECODE))
+    counts = Counts(*(len(observation.serving(role)) for role in (Role.PREFILL, Role.DECODE, Role.MIXED)))
     if observation.changing():
-        return _stay("a role change is under way", prefill, decode), LookaheadMemory(changing=True)
+        return _stay("a role change is under way", counts), LookaheadMemory(changing=True)
     if memory.changing:
         memory = LookaheadMemory(settled_s=observation.now_s)
-    now_strain = strain(observation, tools, prefill, decode)
+    now_strain = strain(observation, tools, counts)
     if now_strain <= settings.strain and not _somebody_waits_long(observation, tools):
         calm = replace(memory, wants=None, votes=0)
-        return _stay(f"every role carries its load (strain {now_strain:.2f})", prefill, decode), calm
+        return _stay(f"every role carries its load (strain {now_strain:.2f})", counts), calm
     if observation.now_s - memory.settled_s < settings.cooldown_s:
-        return _stay("the last change is too recent", prefill, decode), memory
+        return _stay("the last change is too recent", counts), memory
 
-    ranked = sorted(_candidates(observation, tools, prefill, decode), key=lambda one: (one.strain, len(one.orders)))
+    ranked = sorted(_candidates(observation, tools, counts), key=lambda one: (one.strain, len(one.orders)))
     tried = [one for one in ranked if one.strain < now_strain][: settings.max_rollouts - 1]
     if not tried:
-        return _stay(f"no change would help (strain {now_strain:.2f})", prefill, decode), replace(memory, votes=0)
+        return _stay(f"no change would help (strain {now_strain:.2f})", counts), replace(memory, votes=0)
     seed = round(observation.now_s * 1000)
     assert tools.rollout is not None, "the driver hands a rollout to a planner that looks ahead"
     staying = tools.rollout(observation, (), settings.horizon_s, seed)
@@ -69,64 +79,93 @@ def lookahead_policy(
     gain = outlook.good - staying.good
     if gain <= max(1.0, settings.margin * (staying.good + staying.bad)):
         reason = f"nothing is clearly better than {staying.good} good in {settings.horizon_s:g} s"
-        return _stay(reason, prefill, decode), replace(memory, wants=None, votes=0)
-    wants = (best.prefill, best.decode)
-    votes = memory.votes + 1 if memory.wants == wants else 1
+        return _stay(reason, counts), replace(memory, wants=None, votes=0)
+    votes = memory.votes + 1 if memory.wants == best.counts else 1
     if votes < settings.votes:
-        reason = f"{best.prefill}P{best.decode}D looks better (vote {votes} of {settings.votes})"
-        return _stay(reason, prefill, decode), replace(memory, wants=wants, votes=votes)
-    reason = (
-        f"{best.prefill}P{best.decode}D promises {outlook.good} good requests in {settings.horizon_s:g} s, "
-        f"{prefill}P{decode}D {staying.good}"
-    )
+        reason = f"{best.counts} looks better (vote {votes} of {settings.votes})"
+        return _stay(reason, counts), replace(memory, wants=best.counts, votes=votes)
+    reason = f"{best.counts} promises {outlook.good} good requests in {settings.horizon_s:g} s, {counts} {staying.good}"
     orders = tuple(replace(order, reason=reason) for order in best.orders)
-    return Decision(orders, reason, best.prefill, best.decode), LookaheadMemory(changing=True)
+    return Decision(orders, reason, best.counts.prefill, best.counts.decode), LookaheadMemory(changing=True)
 
 
-def strain(observation: Observation, tools: Tools, prefill: int, decode: int) -> float:
+def strain(observation: Observation, tools: Tools, counts: Counts) -> float:
     """Load over capacity of the role that is worse off, were there so many instances in each.
 
-    Prefill: seconds of prompt work that come in per second, and what waits if it is to be done within the TTFT
-    target, per instance. Decode: time per token over its target, with the sequences that decode now or, once
-    settled, with those that come.
+    Prefill: seconds of prompt work that come in per second, and what waits if it is to be worked off soon, per
+    instance; a mixed instance counts for the prompt tokens it computes beside its decodes. Decode: time per
+    token over its target, with the sequences that decode now or, once settled, with those that come.
     """
-    engine, demand = tools.engine, observation.demand
+    engine, demand, targets = tools.engine, observation.demand, tools.targets
     assert engine is not None
-    if not prefill or not decode:
+    deciders, prefillers = counts.decode + counts.mixed, counts.prefill + counts.mixed
+    if not deciders or not prefillers:
         return float("inf")
     rate, prompt, output = demand.request_rate, demand.prompt_tokens, demand.output_tokens
-    queued = sum(view.queued_tokens for view in observation.instances)
-    backlog_s = engine.seconds_per_prompt(prompt) * queued / prompt if prompt else 0.0
-    patience_s = max(tools.targets.ttft_s, 1e-9)
-    prefill_strain = (rate * engine.seconds_per_prompt(prompt) + backlog_s / (patience_s + PATIENCE_S)) / prefill
     sequences = sum(view.num_decoding + view.num_ready + view.num_incoming for view in observation.instances)
     context = sum(view.context_tokens for view in observation.instances) / sequences if sequences else 0.0
-    tpot_s = max(engine.tpot_s(rate / decode, output, prompt), engine.iteration_s(sequences / decode, context))
-    return max(prefill_strain, tpot_s / tools.targets.tpot_s if tools.targets.tpot_s < float("inf") else 0.0)
+    batch = max(sequences / deciders, min(float(engine.max_batch), _settled(tools, observation, deciders)))
+    context = max(context, prompt + output / 2)
+
+    seconds_per_prompt = engine.seconds_per_prompt(prompt)
+    queued = sum(view.queued_tokens for view in observation.instances)
+    backlog_s = seconds_per_prompt * queued / prompt if prompt else 0.0
+    work = rate * seconds_per_prompt + backlog_s / (min(targets.ttft_s, 60.0) + PATIENCE_S)
+    share = 0.0
+    if counts.mixed and prompt:
+        share = engine.mixed_prompt_tokens_per_s(batch, context, prompt) * seconds_per_prompt / prompt
+    prefill_strain = work / max(counts.prefill + counts.mixed * share, 1e-9)
+    if targets.tpot_s == float("inf"):
+        return prefill_strain
+    tpot_s = max(engine.tpot_s(rate / deciders, output, prompt), engine.iteration_s(sequences / deciders, context))
+    if counts.mixed and prompt:
+        tpot_s = max(tpot_s, engine.mixed_step_s(batch, context, prompt))
+    return max(prefill_strain, tpot_s / targets.tpot_s)
+
+
+def _settled(tools: Tools, observation: Observation, deciders: int) -> float:
+    demand = observation.demand
+    assert tools.engine is not None
+    context = demand.prompt_tokens + demand.output_tokens / 2
+    return tools.engine.settled_batch(demand.request_rate / deciders, demand.output_tokens, context)
 
 
 def _somebody_waits_long(observation: Observation, tools: Tools) -> bool:
     return any(view.oldest_wait_s > 0.5 * tools.targets.ttft_s for view in observation.instances)
 
 
-def _candidates(observation: Observation, tools: Tools, prefill: int, decode: int) -> Iterator[Candidate]:
-    """Some instances of one role to the other, as far as the minimum of each allows."""
-    config, settings = tools.config, tools.config.lookahead
-    for source, role, cause in (
-        (Role.DECODE, Role.PREFILL, "prefill_gain"),
-        (Role.PREFILL, Role.DECODE, "decode_gain"),
-    ):
+def _candidates(observation: Observation, tools: Tools, counts: Counts) -> Iterator[Candidate]:
+    """Some instances of one role to another, as far as the minimum of each allows."""
+    for source, role, cause, how in _directions(tools):
         views = observation.serving(source)
-        spare = len(views) - _minimum(config, source)
-        for count in range(1, min(spare, settings.max_moves) + 1):
-            step = count if role is Role.PREFILL else -count
-            left = strain(observation, tools, prefill + step, decode - step)
-            yield Candidate(move(views, count, role, cause, "", How.MIGRATE), prefill + step, decode - step, left)
+        spare = len(views) - _minimum(tools, source)
+        for number in range(1, min(spare, tools.config.lookahead.max_moves) + 1):
+            after = _moved(counts, source, role, number)
+            yield Candidate(move(views, number, role, cause, "", how), after, strain(observation, tools, after))
 
 
-def _minimum(config: PlannerConfig, role: Role) -> int:
-    return config.min_prefill if role is Role.PREFILL else config.min_decode
+def _directions(tools: Tools) -> Iterator[tuple[Role, Role, str, How]]:
+    yield Role.DECODE, Role.PREFILL, "prefill_gain", How.MIGRATE
+    yield Role.PREFILL, Role.DECODE, "decode_gain", How.MIGRATE
+    if tools.may_mix:
+        yield Role.DECODE, Role.MIXED, "mix", How.FLIP
+        yield Role.PREFILL, Role.MIXED, "mix", How.FLIP
+        yield Role.MIXED, Role.PREFILL, "unmix", How.MIGRATE
+        yield Role.MIXED, Role.DECODE, "unmix", How.FLIP
 
 
-def _stay(reason: str, prefill: int, decode: int) -> Decision:
-    return Decision((), reason, prefill, decode)
+def _moved(counts: Counts, source: Role, role: Role, number: int) -> Counts:
+    moved = {Role.PREFILL: counts.prefill, Role.DECODE: counts.decode, Role.MIXED: counts.mixed}
+    moved[source] -= number
+    moved[role] += number
+    return Counts(moved[Role.PREFILL], moved[Role.DECODE], moved[Role.MIXED])
+
+
+def _minimum(tools: Tools, source: Role) -> int:
+    """How many must stay: KV on its way needs somebody whose role it is to take it."""
+    config = tools.config
+    return {Role.PREFILL: config.min_prefill, Role.DECODE: config.min_decode}.get(source, 0)
+
+
+def _stay(reason: str, counts: Counts) -> Decision:
+    return Decision((), reason, counts.prefill, counts.decode)

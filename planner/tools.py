@@ -39,3 +39,5 @@ class Tools:
     targets: Targets = NO_TARGETS
     engine: EngineModel | None = None
     rollout: Rollout | None = None
+    may_mix: bool = False
+    """Whether the router sends a mixed instance prompts and handoffs alike, so that it can stand in for either role."""

@@ -124,12 +124,13 @@ def planner_tools(scenario: Scenario, rollout: Rollout | None = None) -> Tools:
         kv_capacity_tokens=kv_capacity(scenario, role),
         prefill_batch_tokens=scenario.engine.prefill_batch_tokens or cost.saturation_tokens(),
         max_batch=scenario.engine.max_batch,
+        token_budget=scenario.engine.colocated_policy().token_budget,
     )
     targets = Targets(
         ttft_s=inf if slo.ttft_ms is None else slo.ttft_ms / 1e3,
         tpot_s=inf if slo.tpot_ms is None else slo.tpot_ms / 1e3,
     )
-    return Tools(scenario.planner, targets, engine, rollout)
+    return Tools(scenario.planner, targets, engine, rollout, may_mix=scenario.router.pairs)
 
 
 def instance_names(scenario: Scenario) -> list[str]:
