@@ -105,6 +105,10 @@ class Snapshot:
     """Wall seconds since the last report of each instance that should be reporting."""
     ended: FloatArray = field(default_factory=lambda: np.empty((0, WIDTH)))
     """Records since the last snapshot."""
+    handed_over: tuple[tuple[int, int, int], ...] = ()
+    """KV that has come in since the last snapshot: source, destination, tokens."""
+    planner_words: str = ""
+    """Why the planner did what it did at its last tick but one, or did nothing."""
 
 
 @dataclass(frozen=True, slots=True)

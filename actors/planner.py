@@ -24,6 +24,8 @@ class PlannerActor:
         self._planner = Planner(planner_tools(scenario))
         self._metrics = MetricStore()
         self._calls = Calls()
+        self._words: list[tuple[float, str]] = []
+        """The reason of every tick."""
 
     async def start(self, clock: Clock, router: Any, exporter: Any, name: str) -> None:
         """Tick until `finish`; `name` is what the exporter knows it by."""
@@ -39,8 +41,9 @@ class PlannerActor:
             due = max(due + self._interval_s, self._clock.now())
 
     async def _tick(self) -> None:
-        observation = await self._calls.ask(self._router.observe)
+        observation = await self._calls.ask(self._router.observe, self._words[-1][1] if self._words else "")
         decision = self._planner.tick(observation)
+        self._words.append((observation.now_s, decision.reason))
         for order in decision.orders:
             await self._calls.ask(self._router.change_role, order)
         self._metrics.add("baton_planner_ticks")
@@ -62,7 +65,7 @@ class PlannerActor:
         """Die, to see who minds."""
         os.kill(os.getpid(), 9)
 
-    async def finish(self) -> tuple[int, float]:
-        """Stop ticking; returns the number of calls made and the CPU seconds used."""
+    async def finish(self) -> tuple[list[tuple[float, str]], int, float]:
+        """Stop ticking; returns the reason of every tick, the number of calls made and the CPU seconds used."""
         await self._calls.stop()
-        return self._calls.count, time.process_time()
+        return self._words, self._calls.count, time.process_time()

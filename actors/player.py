@@ -36,6 +36,7 @@ class Player:
         self._metrics = MetricStore()
         self.calls = Calls()
         self.num_sent = 0
+        self.stopped = False
         self.send_lag_s = np.zeros(len(trace))
 
     async def play(self) -> None:
@@ -46,6 +47,8 @@ class Player:
         while self.num_sent < total:
             sent = self.num_sent
             await asyncio.sleep(self._clock.delay_s(float(arrivals[sent])))
+            if self.stopped:
+                break
             now = self._clock.now()
             due = max(sent + 1, int(np.searchsorted(arrivals, now, side="right")))
             self.num_sent = due
@@ -57,6 +60,15 @@ class Player:
                 exported_s = now
                 self.export()
         self.export()
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self.stopped = True
+
+    @property
+    def num_due(self) -> int:
+        """Requests that have been sent by the end."""
+        return self.num_sent if self.stopped else len(self._trace)
 
     def export(self) -> None:
         self.calls.tell(self._exporter().put, "player", self._metrics)

@@ -16,7 +16,7 @@ from actors.player import Player
 from actors.supervisor import Recovery, Supervisor, ask
 from cluster.errors import InvariantError, StalledError
 from metrics.records import Column
-from metrics.run import RunResult, starved_notice
+from metrics.run import RunResult, starved_notice, stopped_notice
 from metrics.stats import Stats
 from scenario.build import instance_names, kv_capacity
 from scenario.loading import to_plain
@@ -30,6 +30,8 @@ LATE_SHARE = 0.5
 """A run whose p99 lateness exceeds this share of its median iteration says so."""
 STALL_TIMEOUT_S = 120.0
 """Wall seconds without any request ending, after the last was sent, until the run is given up."""
+STOP_TIMEOUT_S = 10.0
+"""Wall seconds that requests under way have to end in when a run is stopped; the others are cancelled."""
 
 Watcher = Callable[[Snapshot], None]
 Disturb = Callable[[Supervisor], Coroutine[Any, Any, None]]
@@ -43,16 +45,18 @@ def replay(
     address: str | None,
     on_start: Callable[[str], None],
     watch: Watcher,
+    stopped: Callable[[], bool] = lambda: False,
     disturb: Disturb | None = None,
 ) -> RunResult:
     """Run a scenario on Ray. `on_start` gets the metrics URL, `watch` a snapshot twice a second.
 
-    disturb: a coroutine function that runs along and injects faults. Raises ConfigError when Ray or the
-    metrics port cannot be had, StalledError when requests stop ending.
+    stopped: asked twice a second; once it answers True nothing more is sent, requests under way have a few seconds
+    to end and the others are cancelled. disturb: a coroutine function that runs along and injects faults. Raises
+    ConfigError when Ray or the metrics port cannot be had, StalledError when requests stop ending.
     """
     with connected(address):
         supervisor = Supervisor(scenario, clock_of=lambda: Clock(time.time() + START_DELAY_S, scenario.live.time_scale))
-        return asyncio.run(_run(scenario, trace, too_long, supervisor, on_start, watch, disturb))
+        return asyncio.run(_run(scenario, trace, too_long, supervisor, on_start, watch, stopped, disturb))
 
 
 async def _run(
@@ -62,6 +66,7 @@ async def _run(
     supervisor: Supervisor,
     on_start: Callable[[str], None],
     watch: Watcher,
+    stopped: Callable[[], bool],
     disturb: Disturb | None,
 ) -> RunResult:
     try:
@@ -79,10 +84,10 @@ async def _run(
         player.calls.spawn(player.play())
         if disturb is not None:
             player.calls.spawn(disturb(supervisor))
-        await _watch_until_done(supervisor, len(trace), watch)
+        await _watch_until_done(supervisor, player, watch, stopped)
         await supervisor.settle()
         farewells = {index: await ask(one.finish) for index, one in sorted(supervisor.instances.items())}
-        planner_calls, planner_cpu_s = await ask(supervisor.planner.finish)
+        planner_words, planner_calls, planner_cpu_s = await ask(supervisor.planner.finish)
         book: RouterHistory = await ask(supervisor.router.finish)
         watch(await supervisor.snapshot())
         usage = Usage(
@@ -94,27 +99,43 @@ async def _run(
             actors_cpu_s=planner_cpu_s + book.cpu_s + sum(farewell.cpu_s for farewell in farewells.values()),
             wall_s=time.perf_counter() - wall,
         )
-        return _result(scenario, trace, farewells, book, player.send_lag_s, usage, supervisor.recoveries)
+        result = _result(scenario, player, farewells, book, usage, supervisor.recoveries)
+        result.planner_words = planner_words
+        if player.stopped:
+            result.notices.insert(0, stopped_notice(result.duration_s, player.num_sent, len(trace)))
+        return result
     finally:
         await supervisor.close()
 
 
-async def _watch_until_done(supervisor: Supervisor, total: int, watch: Watcher) -> None:
+async def _watch_until_done(
+    supervisor: Supervisor, player: Player, watch: Watcher, stopped: Callable[[], bool]
+) -> None:
     last_ended, last_progress = -1, time.monotonic()
+    cancel_at = float("inf")
     while True:
+        if stopped() and not player.stopped:
+            player.stop()
+            if not player.num_sent:
+                raise KeyboardInterrupt  # there is nothing to tell about
+            cancel_at = time.monotonic() + STOP_TIMEOUT_S
         snapshot = await supervisor.snapshot()
         watch(snapshot)
-        if snapshot.num_ended >= total:
+        if snapshot.num_ended >= player.num_due:
             return
-        if snapshot.num_ended != last_ended or snapshot.num_sent < total:
+        if snapshot.num_ended != last_ended or snapshot.num_sent < player.num_due:
             last_ended, last_progress = snapshot.num_ended, time.monotonic()
         if time.monotonic() - last_progress > STALL_TIMEOUT_S:
             stuck = await ask(supervisor.router.unfinished)
             named = ", ".join(f"{request.request_id} ({request.status.name})" for request in stuck[:10])
             raise StalledError(
-                f"{total - snapshot.num_ended} requests have not ended and none has for {STALL_TIMEOUT_S:.0f} s; "
-                f"among them: {named}"
+                f"{player.num_due - snapshot.num_ended} requests have not ended and none has for "
+                f"{STALL_TIMEOUT_S:.0f} s; among them: {named}"
             )
+        if time.monotonic() > cancel_at:
+            cancel_at = float("inf")
+            for request in await ask(supervisor.router.unfinished):
+                await ask(supervisor.router.cancel, request.request_id)
         await asyncio.sleep(WATCH_INTERVAL_S)
 
 
@@ -130,10 +151,9 @@ class Usage:
 
 def _result(
     scenario: Scenario,
-    trace: Trace,
+    player: Player,
     farewells: dict[int, Farewell],
     book: RouterHistory,
-    send_lag_s: npt.NDArray[np.float64],
     usage: Usage,
     recoveries: list[Recovery],
 ) -> RunResult:
@@ -148,10 +168,11 @@ def _result(
     notices = [starved_notice(starved)] if starved else []
     notices += _late_notices(scenario, book)
     transfers = book.transfers
+    num_requests = player.num_sent
     return RunResult(
         driver="replay",
         scenario=to_plain(scenario),
-        num_requests=len(trace),
+        num_requests=num_requests,
         duration_s=float(np.nanmax(book.records[:, Column.FINISHED_S], initial=0.0)),
         instance_names=names,
         num_gpus=scenario.num_gpus,
@@ -172,7 +193,7 @@ def _result(
         live={
             "time_scale": scenario.live.time_scale,
             "lateness_ms": _milliseconds(book.lateness_s),
-            "send_lag_ms": _milliseconds(send_lag_s),
+            "send_lag_ms": _milliseconds(player.send_lag_s[:num_requests]),
             "kv_real_bytes": sum(times.real_bytes for times in transfers),
             "kv_payloads_verified": sum(times.real_bytes > 0 for times in transfers),
             "kv_payloads_refused": sum(farewell.num_refused for farewell in farewells.values()),
@@ -181,9 +202,9 @@ def _result(
             "messages_refused": book.num_refused,
             "messages_ignored": book.num_ignored,
             "ray_calls": usage.num_calls,
-            "ray_calls_per_request": round(usage.num_calls / len(trace), 2),
+            "ray_calls_per_request": round(usage.num_calls / num_requests, 2),
             "actors_cpu_s": round(usage.actors_cpu_s, 2),
-            "cpu_s_per_1k_requests": round((usage.actors_cpu_s + usage.driver_cpu_s) / len(trace) * 1e3, 2),
+            "cpu_s_per_1k_requests": round((usage.actors_cpu_s + usage.driver_cpu_s) / num_requests * 1e3, 2),
             "recomputed_tokens": book.recomputed_tokens,
             "recoveries": [asdict(recovery) for recovery in recoveries],
         },

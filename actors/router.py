@@ -64,6 +64,8 @@ class RouterActor:
         self._num_sent = self._num_good = self._num_refused = self._num_ignored = 0
         self._recomputed_tokens = 0
         self._changes: deque[str] = deque(maxlen=5)
+        self._handed_over: list[tuple[int, int, int]] = []
+        self._planner_words = ""
 
     async def start(
         self, clock: Clock, instances: dict[int, Any], exporter: Any, term: int, incarnations: dict[int, int]
@@ -172,7 +174,9 @@ class RouterActor:
         self._loads[index] = report.load
         self._heard_s[index] = time.monotonic()
         for request_id in report.received:
-            self._tracker.received(request_id, index)
+            tracked = self._tracker.received(request_id, index)
+            if tracked is not None:
+                self._handed_over.append((tracked.source, index, tracked.request.target))
         for progress in report.progress:
             self._tracker.progressed(progress, index)
         self._keep(index, report.step_rows, report.samples, report.transfers)
@@ -241,8 +245,9 @@ class RouterActor:
 
     # Roles.
 
-    async def observe(self) -> Observation:
-        """The living instances as they are now, asked one by one."""
+    async def observe(self, planner_words: str) -> Observation:
+        """The living instances as they are now, asked one by one. `planner_words` are those of the last tick."""
+        self._planner_words = planner_words
         answers = [self._try(self._instances[index].load) for index in self._incarnations]
         loads = [load for load in [await answer for answer in answers] if load is not None]
         self._loads.update((load.index, load) for load in loads)
@@ -411,6 +416,7 @@ class RouterActor:
     async def snapshot(self) -> Snapshot:
         now = time.monotonic()
         fresh, self._fresh = self._fresh, Records()
+        handed_over, self._handed_over = self._handed_over, []
         return Snapshot(
             now_s=self._clock.now(),
             num_sent=self._num_sent,
@@ -420,6 +426,8 @@ class RouterActor:
             changes=tuple(self._changes),
             silent_s={index: now - heard_s for index, heard_s in self._heard_s.items()},
             ended=fresh.copy(),
+            handed_over=tuple(handed_over),
+            planner_words=self._planner_words,
         )
 
     async def unfinished(self) -> list[Request]:

@@ -62,10 +62,13 @@ class Tracker:
         tracked.stage, tracked.instance = Stage.OFFERED, instance
         tracked.source, tracked.source_epoch = offer.source, offer.source_epoch
 
-    def received(self, request_id: int, instance: int) -> None:
+    def received(self, request_id: int, instance: int) -> Tracked | None:
+        """Its KV has come in; None when that is no news."""
         tracked = self.live.get(request_id)
-        if tracked is not None and tracked.stage is Stage.OFFERED and tracked.instance == instance:
-            tracked.stage = Stage.DECODING
+        if tracked is None or tracked.stage is not Stage.OFFERED or tracked.instance != instance:
+            return None
+        tracked.stage = Stage.DECODING
+        return tracked
 
     def progressed(self, progress: Progress, instance: int) -> None:
         """Tokens were delivered."""

@@ -3,8 +3,10 @@
 import argparse
 import importlib
 import os
+import signal
 import sys
 
+from cli.interrupt import INTERRUPTED
 from cluster.errors import StalledError, UserError, WorldError
 
 COMMANDS = {
@@ -16,7 +18,7 @@ COMMANDS = {
     "model": "add a model from a Hugging Face config.json",
     "study": "run a ready-made comparison and print its table",
 }
-USER_ERROR, STALLED, WORLD_ERROR, INTERRUPTED = 1, 3, 4, 130
+USER_ERROR, STALLED, WORLD_ERROR = 1, 3, 4
 
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
@@ -49,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     command = argv[0] if argv and argv[0] in COMMANDS else None
     arguments = build_parser(command).parse_args(argv)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(arguments.run(arguments))
     except UserError as error:
@@ -66,6 +69,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Version(argparse.Action):

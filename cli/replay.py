@@ -34,16 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from actors.replay import replay
+    from cli.interrupt import INTERRUPTED, Stop
     from cli.live_view import live_view
     from cli.prometheus_server import PrometheusServer
 
     scenario = scenario_of(arguments)
     trace, too_long, notices = requests_of(scenario)
     server = PrometheusServer() if arguments.prometheus else None
-    with server or nullcontext():
+    with server or nullcontext(), Stop("nothing more is sent; ending what is under way") as stop:
         with live_view(scenario, len(trace), quiet=arguments.quiet) as view:
 
             def start(url: str) -> None:
+                stop.listen()
                 view.say(f"metrics: {url}")
                 if server is not None:
                     server.start(url, with_ray=arguments.address is not None)
@@ -51,17 +53,26 @@ def run(arguments: argparse.Namespace) -> int:
 
             def watch(snapshot: "Snapshot") -> None:
                 view.show(snapshot)
-                if server is not None and snapshot.num_ended == len(trace):
+                due = snapshot.num_sent if stop.requested else len(trace)
+                if server is not None and snapshot.num_ended == due:
                     server.catch_up()
 
             view.say("starting Ray" if arguments.address is None else f"connecting to Ray at {arguments.address}")
-            result = replay(scenario, trace, too_long, address=arguments.address, on_start=start, watch=watch)
-        code = finish(arguments, scenario, result, notices)
+            result = replay(
+                scenario,
+                trace,
+                too_long,
+                address=arguments.address,
+                on_start=start,
+                watch=watch,
+                stopped=lambda: stop.requested,
+            )
+        finish(arguments, scenario, result, notices)
         if server is not None and arguments.out:
             _keep(server, Path(arguments.out, "prometheus"))
     for notice in result.notices:
         print(f"note: {notice}", file=sys.stderr)
-    return code
+    return INTERRUPTED if stop.requested else 0
 
 
 def _keep(server: "PrometheusServer", folder: Path) -> None:

@@ -100,8 +100,8 @@ def changes_of(arguments: argparse.Namespace) -> dict[str, Any]:
     return changes
 
 
-def finish(arguments: argparse.Namespace, scenario: Scenario, result: RunResult, notices: list[str]) -> int:
-    """Write the result files and print the summary; returns the exit code."""
+def finish(arguments: argparse.Namespace, scenario: Scenario, result: RunResult, notices: list[str]) -> None:
+    """Write the result files and print the summary."""
     result.notices[:0] = notices
     if arguments.out:
         summary = write_run(arguments.out, result, scenario.slo, dump_scenario(scenario))
@@ -113,7 +113,6 @@ def finish(arguments: argparse.Namespace, scenario: Scenario, result: RunResult,
         show(summary_table(summary))
     if arguments.out and not arguments.json:
         print(f"Files: {arguments.out}/ (open report.html; timeline.json loads in ui.perfetto.dev)")
-    return 0
 
 
 def show(renderable: RenderableType, *, plain_width: int = 100) -> None:

@@ -39,20 +39,27 @@ def run(arguments: argparse.Namespace) -> int:
         from cli.compare import compare
 
         return compare(arguments)
+    from cli.interrupt import INTERRUPTED, Stop
     from cli.progress import progress
     from sim.run import simulate
 
     scenario = scenario_of(arguments)
     trace, too_long, notices = requests_of(scenario)
     quiet = arguments.quiet or not sys.stderr.isatty()
-    with progress("requests", len(trace), quiet=quiet, delay_s=BAR_DELAY_S) as advance:
-        result = simulate(scenario, trace, too_long, watch=lambda num_ended: advance(num_ended, ""))
-    code = finish(arguments, scenario, result, notices)
+    with Stop("stopping here") as stop:
+        with progress("requests", len(trace), quiet=quiet, delay_s=BAR_DELAY_S) as advance:
+
+            def watch(num_ended: int) -> bool:
+                advance(num_ended, "")
+                return stop.requested
+
+            result = simulate(scenario, trace, too_long, watch=watch)
+        finish(arguments, scenario, result, notices)
     if not arguments.quiet:
-        rate = len(trace) / result.cpu_s if result.cpu_s else float("inf")
+        rate = result.num_requests / result.cpu_s if result.cpu_s else float("inf")
         print(
-            f"simulated {len(trace)} requests, {result.duration_s:.0f} s of traffic, in {result.wall_s:.2f} s "
+            f"simulated {result.num_requests} requests, {result.duration_s:.0f} s of traffic, in {result.wall_s:.2f} s "
             f"({rate:,.0f} requests per CPU second)",
             file=sys.stderr,
         )
-    return code
+    return INTERRUPTED if stop.requested else 0

@@ -39,6 +39,10 @@ class Agenda:
         self._sequence = sequence = self._sequence + 1
         heappush(self._heap, (time, priority, sequence, handler, argument))
 
+    def clear(self) -> None:
+        """Drop all that is due; a `run` under way ends."""
+        self._heap.clear()
+
     def run(self, until: float = inf) -> None:
         """Handle events in order until none is due at or before `until`."""
         heap = self._heap

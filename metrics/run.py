@@ -77,6 +77,8 @@ class RunResult:
     kv_bytes_migrated: int = 0
     running_costs: list[RunningCost] = field(default_factory=list)
     """Per instance."""
+    planner_words: list[tuple[float, str]] = field(default_factory=list)
+    """When the planner ticked, and why it did what it did, or did nothing."""
     notices: list[str] = field(default_factory=list)
     """Sentences a reader of the results must not miss."""
     live: dict[str, Any] = field(default_factory=dict)
@@ -89,3 +91,8 @@ def starved_notice(starved_steps: int) -> str:
         f"the token budget left no room for prompts beside the running decodes in {starved_steps} steps: "
         "raise engine.token_budget or lower engine.max_batch"
     )
+
+
+def stopped_notice(at_s: float, num_ended: int, num_requests: int) -> str:
+    """What to tell about a run that was stopped before its end."""
+    return f"the run was stopped at {at_s:.1f} s: the results are those of {num_ended:,} of {num_requests:,} requests"

@@ -17,7 +17,7 @@ def simulate(
     trace: Trace,
     too_long: npt.NDArray[np.bool_] | None = None,
     *,
-    watch: Callable[[int], None] | None = None,
+    watch: Callable[[int], bool] | None = None,
 ) -> RunResult:
     """See Simulator; a planner that looks ahead gets its rollouts."""
     return Simulator(scenario, trace, too_long, watch=watch, rollout=Rollout(scenario)).run()

@@ -26,7 +26,7 @@ from cluster.role import Role
 from cluster.runner import Runner
 from metrics.history import RoleHistory
 from metrics.records import Records, as_rows
-from metrics.run import RunResult, starved_notice
+from metrics.run import RunResult, starved_notice, stopped_notice
 from metrics.samples import SAMPLE_FIELDS, sample_of
 from metrics.slo import is_good
 from planner.decision import How, RoleOrder
@@ -44,8 +44,9 @@ from workload.trace import Trace
 class Simulator:
     """One run of one scenario. `too_long` marks requests to reject (see workload.load.fit_lengths).
 
-    `watch` is told at every sample how many requests have ended. `rollout` is what a planner that looks ahead
-    looks with. `roles` are those to begin with, instead of the scenario's.
+    `watch` is told at every sample how many requests have ended; the run stops there when it answers True, and the
+    result has the requests that have ended by then. `rollout` is what a planner that looks ahead looks with.
+    `roles` are those to begin with, instead of the scenario's.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Simulator:
         trace: Trace,
         too_long: npt.NDArray[np.bool_] | None = None,
         *,
-        watch: Callable[[int], None] | None = None,
+        watch: Callable[[int], bool] | None = None,
         rollout: Rollout | None = None,
         roles: Sequence[Role] | None = None,
         logs_steps: bool = True,
@@ -62,6 +63,7 @@ class Simulator:
         roles = scenario.roles if roles is None else list(roles)
         self.scenario = scenario
         self._watch = watch
+        self._stopped = False
         self._arrivals = iter(
             zip(
                 trace.arrival_s.tolist(),
@@ -94,6 +96,7 @@ class Simulator:
         self._planner = Planner(planner_tools(scenario, rollout)) if scenario.planner.policy != "static" else None
         self._records = Records()
         self._history = RoleHistory(roles)
+        self._planner_words: list[tuple[float, str]] = []
         self._samples = [array("d") for _ in self.instances]
         self._handoffs = Handoffs(scenario, self._agenda, self._runners, self._router)
         self._homeless: deque[Request] = deque()
@@ -164,10 +167,11 @@ class Simulator:
         if self._planner is not None:
             agenda.at(self.scenario.planner.interval_s, TICK, self._tick, None)
         agenda.run()
-        if self._live:
-            raise StalledError(self._stall_report())
-        for instance in self.instances:
-            instance.memory.check_empty()
+        if not self._stopped:
+            if self._live:
+                raise StalledError(self._stall_report())
+            for instance in self.instances:
+                instance.memory.check_empty()
         self._history.end(self._last_s)
         return self._result(process_time() - cpu, perf_counter() - wall)
 
@@ -234,7 +238,9 @@ class Simulator:
         assert planner is not None
         loads = tuple(instance.load(now) for instance in self.instances)
         observation = Observation(now, loads, self._demand.view(now))
-        for order in planner.tick(observation).orders:
+        decision = planner.tick(observation)
+        self._planner_words.append((now, decision.reason))
+        for order in decision.orders:
             self._begin_change(order, now)
         if self._can_progress() or observation.changing():
             self._agenda.at(now + self.scenario.planner.interval_s, TICK, self._tick, None)
@@ -271,9 +277,10 @@ class Simulator:
     def _sample(self, now: float, _: None) -> None:
         for instance, samples in zip(self.instances, self._samples, strict=True):
             samples.extend(sample_of(instance, now))
-        if self._watch is not None:
-            self._watch(len(self._records))
-        if self._can_progress():
+        if self._watch is not None and self._watch(len(self._records)):
+            self._stopped = True
+            self._agenda.clear()
+        elif self._can_progress():
             self._agenda.at(now + self.scenario.sample_interval_s, SAMPLE, self._sample, None)
 
     def _stall_report(self) -> str:
@@ -288,10 +295,11 @@ class Simulator:
     def _result(self, cpu_s: float, wall_s: float) -> RunResult:
         records = self._records.table()
         starved = sum(instance.scheduler.starved_steps for instance in self.instances)
+        notices = [stopped_notice(self._last_s, len(records), self.num_requests)] if self._stopped else []
         return RunResult(
             driver="simulate",
             scenario=to_plain(self.scenario),
-            num_requests=self.num_requests,
+            num_requests=len(records) if self._stopped else self.num_requests,
             duration_s=self._last_s,
             instance_names=instance_names(self.scenario),
             num_gpus=self.scenario.num_gpus,
@@ -301,6 +309,7 @@ class Simulator:
             extra_gaps_s=[gap for instance in self.instances for gap in instance.extra_gaps],
             role_spans=self._history.spans,
             role_changes=self._history.changes,
+            planner_words=self._planner_words,
             samples=[as_rows(samples, len(SAMPLE_FIELDS)) for samples in self._samples],
             kv_capacity_tokens=[instance.memory.capacity for instance in self.instances],
             kv_bytes_moved=self._handoffs.bytes_moved,
@@ -310,5 +319,5 @@ class Simulator:
             starved_steps=starved,
             cpu_s=cpu_s,
             wall_s=wall_s,
-            notices=[starved_notice(starved)] if starved else [],
+            notices=notices + ([starved_notice(starved)] if starved else []),
         )
