@@ -117,7 +117,9 @@ def question_of(arguments: argparse.Namespace) -> "Question":
     return Question(
         scenario=scenario,
         pools=_pools(scenario, arguments.gpus),
-        gpus_per_node=arguments.gpus_per_node or scenario.gpus_per_node or DEFAULT_GPUS_PER_NODE,
+        gpus_per_node=scenario.gpus_per_node or DEFAULT_GPUS_PER_NODE
+        if arguments.gpus_per_node is None
+        else arguments.gpus_per_node,
         objective=arguments.objective,
         request_rate=rate,
         max_usd_per_hour=arguments.max_usd_per_hour,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from cluster.role import Role
 from scenario.build import kv_capacity
@@ -54,13 +55,17 @@ def capacity_of(
 
 
 def first_rate(scenario: Scenario, alone: Unloaded) -> float:
-    """Half of what prompts would allow if they were all there is, or of what KV memory and seats would if every
-    request took no longer than alone: whichever is less.
+    """Half of the least of three rates: what prefill allows if prompts are all there is, what the links of decode
+    instances carry, and what KV memory and seats allow if every request takes no longer than alone.
     """
-    stages = sum(scenario.hardware_of(role).pp for role in scenario.roles if role is not Role.DECODE)
+    count, hardware = scenario.roles.count, scenario.hardware_of
+    prefill = sum(hardware(role).pp for role in scenario.roles if role is not Role.DECODE) / alone.prefill_s
+    kv_bytes = alone.prompt_tokens * scenario.model.kv_bytes_per_token
+    links = count(Role.DECODE) * scenario.link.effective_bytes_s / kv_bytes or inf
+    tokens = alone.prompt_tokens + alone.output_tokens
     seats = sum(
-        min(scenario.engine.max_batch * scenario.hardware_of(role).pp, kv_capacity(scenario, role) / alone.num_tokens)
+        min(scenario.engine.max_batch * hardware(role).pp, kv_capacity(scenario, role) / tokens)
         for role in scenario.roles
         if role is not Role.PREFILL
     )
-    return _FIRST_LOAD * min(stages / alone.prefill_s, seats / alone.stay_s)
+    return _FIRST_LOAD * min(prefill, links, seats / alone.stay_s)

@@ -27,8 +27,8 @@ class Unloaded:
 
     attainment: float
     usage: Usage
-    num_tokens: float
-    """Prompt plus output."""
+    prompt_tokens: float
+    output_tokens: float
 
     @property
     def prefill_s(self) -> float:
@@ -57,7 +57,8 @@ def unloaded(probe: Probe) -> Unloaded:
     return Unloaded(
         attainment=attainment,
         usage=Usage.of(result, slo),
-        num_tokens=float(records[:, [Column.PROMPT_TOKENS, Column.OUTPUT_TOKENS]].sum(axis=1).mean()),
+        prompt_tokens=float(records[:, Column.PROMPT_TOKENS].mean()),
+        output_tokens=float(records[:, Column.OUTPUT_TOKENS].mean()),
     )
 
 

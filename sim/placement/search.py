@@ -10,6 +10,8 @@ from math import floor, inf
 from typing import Any, Protocol, TypeVar
 
 from cluster.errors import ConfigError
+from cluster.role import Role
+from sim.placement.bounds import upper_bound
 from sim.placement.cache import ResultCache
 from sim.placement.designs import COLOCATED, excess, plans_of, rank_of, ranked
 from sim.placement.evaluation import Evaluation, EvaluationTask, evaluate
@@ -18,13 +20,18 @@ from sim.placement.machine import Infeasible, segments, shapes
 from sim.placement.option import Option, colocated, halves
 from sim.placement.plan import Group, Plan, instances_for
 from sim.placement.question import Question
+from sim.traffic import Traffic
 
 _SLACK = 1.25
+_NUM_LENGTHS = 2000
+"""Requests whose lengths stand for all."""
 _BATCH = 12
 """Options evaluated between two looks at the best so far."""
 _MOST_ROUNDS = 12
 _MARGIN = 0.05
 """How much better a plan may be than its instances make it look."""
+_REACH = 1.5
+"""How many times the GPUs there are a plan may need, and still turn out to fit."""
 _ENOUGH = 3
 """Plans of a kind that held, from which on that is no longer counted with."""
 _HOPELESS = 0.5
@@ -78,6 +85,7 @@ class PlanSearch:
         self._progress: Progress = _untold
         self._infeasible: list[Infeasible] = []
         self._competing = self._options()
+        self._requests = Traffic(question.scenario).trace(1.0, _NUM_LENGTHS)
         self._evaluated: dict[Option, Evaluation] = {}
         self._num_done = 0
         self._best = ""
@@ -124,8 +132,12 @@ class PlanSearch:
         tasks: dict[Option, EvaluationTask] = {}
         for option in options:
             required = self._required(option)
+            bound, cause = upper_bound(option.scenario(question.scenario), Role(option.role), self._requests)
             if required == 0.0:
                 self._evaluated[option] = Evaluation(None, "one instance costs more than all of the best plan's")
+            elif required is not None and required > bound:
+                why = f"{cause} allow{'s' if cause == 'the link' else ''} no more than {bound:.3g} req/s, and {required:.3g} are needed"
+                self._evaluated[option] = Evaluation(None, why)
             else:
                 base, sampling = question.scenario, question.sampling
                 tasks[option] = EvaluationTask(option, base, required, sampling, question.relative_tolerance)
@@ -161,9 +173,10 @@ class PlanSearch:
         """The goodput of options that are in a plan worth a look, as many together as there."""
         question = self._question
         least = min((rank_of(question, plan) for plan in plans), default=0.0)
+        most_gpus = _REACH * sum(pool.count for pool in question.pools)
         counts: dict[Option, int] = {}
         for plan in plans:
-            if rank_of(question, plan) <= least + _HOPELESS * abs(least):
+            if rank_of(question, plan) <= least + _HOPELESS * abs(least) and plan.num_gpus <= most_gpus:
                 for group in plan.groups:
                     counts.setdefault(group.option, group.count)
         pools = [replace(group, count=counts[group.option]) for group in found if counts.get(group.option, 1) > 1]
@@ -295,5 +308,11 @@ def _what_is_missing(answer: Answer) -> str:
     if answer.beyond:
         plan, why = min(answer.beyond, key=lambda one: rank_of(question, one[0]))
         return f"no plan for {wanted} is within the limits: the least, {plan.counts}, {why}; raise it or lower the rate"
-    reasons = [evaluation.reason for _, evaluation in answer.evaluated] or [one.reason for one in answer.infeasible]
-    return f"no kind of instance serves {question.scenario.model.name} within its SLOs: {reasons[0]}"
+    if not answer.evaluated:
+        return f"{question.scenario.model.name} fits on no machine: {'; '.join(f'{one.what}, {one.reason}' for one in answer.infeasible)}"
+    able = {option.role for option, evaluation in answer.evaluated if evaluation.request_rate}
+    if "mixed" in able or {"prefill", "decode"} <= able:
+        return "not even the smallest plan is within the limits; allow more GPUs, dollars or watts"
+    unable = [(option, evaluation.reason) for option, evaluation in answer.evaluated if option.role not in able]
+    option, reason = max(unable, key=lambda one: (one[0].role == "prefill", one[0].machine.num_gpus))
+    return f"no kind of instance serves {question.scenario.model.name} within its SLOs; the largest, {option.label}: {reason}"
