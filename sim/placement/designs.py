@@ -52,7 +52,9 @@ def cost_of(question: Question, plan: Plan) -> float:
 
 
 def excess(question: Question, plan: Plan) -> str:
-    """Which limit of the question the plan breaks, in words; empty when none."""
+    """Which limit of the question the plan breaks, or why it cannot hold, in words; empty when neither."""
+    if plan.failure:
+        return plan.failure
     for pool in question.pools:
         needed = plan.gpus_of(pool.gpu.name)
         if needed > pool.count:

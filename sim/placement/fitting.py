@@ -7,6 +7,7 @@ several instances even out a queue that one cannot.
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from cluster.errors import UserError
 from scenario.loading import to_plain
 from sim.capacity import Capacity, capacity_of
 from sim.limits import limit_in_words, short_role
@@ -54,6 +55,8 @@ class Fit:
     limit: str
     check: dict[str, Any] | None
     """None where it did not hold."""
+    failure: str = ""
+    """Why no numbers would help; then they are as they were."""
 
     def applied(self, plan: Plan) -> Plan:
         """The plan with them."""
@@ -62,24 +65,29 @@ class Fit:
             units=self.units,
             simulated_rate=self.simulated_rate,
             simulated_limit=self.limit,
+            failure=self.failure,
             check=None if self.check is None else Check(**self.check),
         )
 
 
 def fit(task: FitTask) -> Fit:
-    """Simulate a plan as a whole."""
+    """Simulate a plan as a whole. SLOs it cannot meet are an answer, not an error."""
     plan, question = task.plan, task.question
-    if question.request_rate is None:
-        fitted = _highest(plan, question)
-    elif plan.is_unit:
-        fitted = _units(plan, question, question.request_rate)
-    else:
-        fitted = _instances(plan, question, question.request_rate)
+    try:
+        if question.request_rate is None:
+            fitted = _highest(plan, question)
+        elif plan.is_unit:
+            fitted = _units(plan, question, question.request_rate)
+        else:
+            fitted = _instances(plan, question, question.request_rate)
+    except UserError as error:
+        fitted = replace(plan, failure=str(error))
     return Fit(
         counts=fitted.counts_by_role,
         units=fitted.units,
         simulated_rate=fitted.simulated_rate,
         limit=fitted.simulated_limit,
+        failure=fitted.failure,
         check=None if fitted.check is None else asdict(fitted.check),
     )
 

@@ -21,6 +21,7 @@ from scenario.spec import HandoffConfig
 from sim.placement.bounds import upper_bound
 from sim.placement.cache import ResultCache
 from sim.placement.designs import COLOCATED, DISAGGREGATED, NEAR, excess, plans_of
+from sim.placement.fitting import FitTask, fit
 from sim.placement.halves import decode_alone, first_tokens_only, prefill_alone
 from sim.placement.machine import GpuPool, Machine, segments, shapes
 from sim.placement.option import Option
@@ -30,7 +31,9 @@ from sim.placement.search import Answer
 from sim.placement.words import who_wins
 from sim.probe import Probe
 from sim.queueing import simulated_ttft_s, single_ttft_s
+from sim.sustain import Sampling
 from sim.traffic import Traffic
+from sim.unloaded import unloaded
 
 GPUS = {name: load_spec(GpuSpec, name) for name in ("a100-80gb", "h100-sxm", "l40s")}
 LINKS = {name: load_spec(LinkSpec, gpu.link) for name, gpu in GPUS.items()}
@@ -317,3 +320,16 @@ def test_a_folder_that_cannot_be(tmp_path):
         ConfigError, match=r"results cannot be kept in .*file/kept: Not a directory; choose another folder"
     ):
         ResultCache(tmp_path / "file" / "kept")
+
+
+def test_a_plan_whose_slos_the_whole_cannot_meet_is_set_aside():
+    """Prefill alone and decode alone are fast enough; together the E2E target is out of reach."""
+    scenario = one_size(slo={"e2e_ms": 315}, link="ideal")
+    plan = Plan(DISAGGREGATED, (group("prefill", 20.0), group("decode", 50.0)))
+    asked = Question(scenario=scenario, pools=(pool("h100-sxm", 8),), request_rate=1.0, sampling=Sampling(50, 50))
+    halves = ((prefill_alone, first_tokens_only), (decode_alone, None))
+    assert all(unloaded(Probe(half(scenario), trim=trim)).attainment == 1 for half, trim in halves)
+    made = fit(FitTask(plan, asked)).applied(plan)
+    assert made.check is None
+    assert made.counts_by_role == {"prefill": 1, "decode": 1}
+    assert excess(asked, made).startswith("slo.e2e_ms is 315 ms, which no request meets even when each has the cluster")
