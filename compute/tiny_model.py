@@ -122,7 +122,8 @@ class TinyModel:
         allowed = torch.ones(count, past + count, dtype=torch.bool).tril(past)
         self.flops += 4 * dim * config.num_heads * int(allowed.sum())
         shares = scores.masked_fill(~allowed, float("-inf")).softmax(dim=-1)
-        return (shares @ values[:, None]).reshape(config.num_heads, count, dim).transpose(0, 1).reshape(count, -1)
+        attended: Tensor = (shares @ values[:, None]).reshape(config.num_heads, count, dim)
+        return attended.transpose(0, 1).reshape(count, -1)
 
 
 class Pass:

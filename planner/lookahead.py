@@ -17,6 +17,9 @@ from planner.tools import Tools
 
 PATIENCE_S = 5.0
 """Time beyond the TTFT target in which a backlog should be worked off."""
+MIN_FUTURES = 3
+"""Doing nothing, and the two changes that look best."""
+MIN_HORIZON_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +71,24 @@ def lookahead_policy(
         return _stay("the last change is too recent", counts), memory
 
     ranked = sorted(_candidates(observation, tools, counts), key=lambda one: (one.strain, len(one.orders)))
-    tried = [one for one in ranked if one.strain < now_strain][: settings.max_rollouts - 1]
+    num_futures, horizon_s = _effort(observation, tools)
+    tried = [one for one in ranked if one.strain < now_strain][: num_futures - 1]
     if not tried:
         return _stay(f"no change would help (strain {now_strain:.2f})", counts), replace(memory, votes=0)
     seed = round(observation.now_s * 1000)
     assert tools.rollout is not None, "the driver hands a rollout to a planner that looks ahead"
-    staying = tools.rollout(observation, (), settings.horizon_s, seed)
-    outlooks = [tools.rollout(observation, one.orders, settings.horizon_s, seed) for one in tried]
+    staying = tools.rollout(observation, (), horizon_s, seed)
+    outlooks = [tools.rollout(observation, one.orders, horizon_s, seed) for one in tried]
     best, outlook = max(zip(tried, outlooks, strict=True), key=lambda pair: (pair[1].good, -len(pair[0].orders)))
     gain = outlook.good - staying.good
     if gain <= max(1.0, settings.margin * (staying.good + staying.bad)):
-        reason = f"nothing is clearly better than {staying.good} good in {settings.horizon_s:g} s"
+        reason = f"nothing is clearly better than {staying.good} good in {horizon_s:.3g} s"
         return _stay(reason, counts), replace(memory, wants=None, votes=0)
     votes = memory.votes + 1 if memory.wants == best.counts else 1
     if votes < settings.votes:
         reason = f"{best.counts} looks better (vote {votes} of {settings.votes})"
         return _stay(reason, counts), replace(memory, wants=best.counts, votes=votes)
-    reason = f"{best.counts} promises {outlook.good} good requests in {settings.horizon_s:g} s, {counts} {staying.good}"
+    reason = f"{best.counts} promises {outlook.good} good requests in {horizon_s:.3g} s, {counts} {staying.good}"
     orders = tuple(replace(order, reason=reason) for order in best.orders)
     return Decision(orders, reason, best.counts.prefill, best.counts.decode), LookaheadMemory(changing=True)
 
@@ -132,6 +136,21 @@ def _settled(tools: Tools, observation: Observation, deciders: int) -> float:
 
 def _somebody_waits_long(observation: Observation, tools: Tools) -> bool:
     return any(view.oldest_wait_s > 0.5 * tools.targets.ttft_s for view in observation.instances)
+
+
+def _effort(observation: Observation, tools: Tools) -> tuple[int, float]:
+    """How many futures may be tried, and how long each is: what keeps a tick short where there is much to follow."""
+    settings = tools.config.lookahead
+    running = sum(
+        view.num_waiting + view.num_prefilling + view.num_incoming + view.num_ready + view.num_decoding
+        for view in observation.instances
+    )
+    rate = observation.demand.request_rate
+    followed = running + rate * settings.horizon_s
+    number = int(min(settings.max_rollouts, max(MIN_FUTURES, settings.max_followed / max(1.0, followed))))
+    to_come = max(0.0, settings.max_followed / number - running)
+    horizon_s = min(settings.horizon_s, to_come / rate) if rate else settings.horizon_s
+    return number, max(horizon_s, min(MIN_HORIZON_S, settings.horizon_s))
 
 
 def _candidates(observation: Observation, tools: Tools, counts: Counts) -> Iterator[Candidate]:

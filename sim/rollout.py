@@ -5,7 +5,9 @@ tokens wait, so many sequences of so much context decode. How long they will sti
 outputs that were asked for lately.
 """
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -44,7 +46,10 @@ class Rollout:
         self._tpot_s = inf if scenario.slo.tpot_ms is None else scenario.slo.tpot_ms / 1e3
 
     def __call__(self, observation: Observation, orders: Sequence[RoleOrder], horizon_s: float, seed: int) -> Outlook:
-        rng = Random(seed)
+        with _no_collection():
+            return self._run(observation, orders, horizon_s, Random(seed))
+
+    def _run(self, observation: Observation, orders: Sequence[RoleOrder], horizon_s: float, rng: Random) -> Outlook:
         demand = observation.demand
         simulator = Simulator(
             self._scenario,
@@ -87,6 +92,18 @@ class Rollout:
         if request.first_token_s - request.arrival_s > self._ttft_s:
             return False
         return (last_s - request.first_token_s) / max(1, request.output_tokens - 1) <= self._tpot_s
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection meanwhile: it would find nothing, and take as long as the rollout."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Ended(Records):
