@@ -15,6 +15,7 @@ COMMANDS = {
     "goodput": "find the highest rate that a scenario sustains",
     "plan": "find the instances that serve a workload within its SLOs",
     "trace": "look at a trace file",
+    "backtest": "see how well a trace could have been predicted",
     "model": "add a model from a Hugging Face config.json",
     "study": "run a ready-made comparison and print its table",
 }

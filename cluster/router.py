@@ -11,6 +11,7 @@ from typing import NamedTuple
 from cluster.errors import ConfigError
 from cluster.request import ENDED, Request
 from cluster.role import Role
+from cluster.suggestion import did_you_mean
 
 
 class Choice(NamedTuple):
@@ -130,7 +131,7 @@ class Router:
     ) -> None:
         for field, name in (("prefill_policy", prefill_policy), ("decode_policy", decode_policy)):
             if name not in POLICIES:
-                raise ConfigError(f"router.{field} is {name!r}; use one of {', '.join(POLICIES)}")
+                raise ConfigError(f"router.{field} is {name!r}; {did_you_mean(name, POLICIES)}")
         rng = Random(seed)
         self.prefill_policy = prefill_policy
         self.decode_policy = decode_policy

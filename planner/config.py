@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 from cluster.errors import ConfigError
+from cluster.suggestion import did_you_mean
+from planner.predictors import PREDICTORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +70,90 @@ class LookaheadSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PredictorSettings:
+    """How the `throughput` policies foresee demand."""
+
+    name: str = "holt"
+    """last, average, holt, arima or kalman."""
+    interval_s: float = 5.0
+    """Demand is summed up, and judged, once in so long."""
+    window: int = 30
+    """Intervals that a prediction looks back on."""
+    steps_ahead: int = 1
+    """How many intervals ahead it looks."""
+    warm_start: str | None = None
+    """A trace file that counts as having come before the run."""
+
+    def __post_init__(self) -> None:
+        if self.name not in PREDICTORS:
+            raise ConfigError(f"planner.predictor.name is {self.name!r}; {did_you_mean(self.name, PREDICTORS)}")
+        if not self.interval_s > 0:
+            raise ConfigError(f"planner.predictor.interval_s is {self.interval_s}; it must be above 0")
+        for name in ("window", "steps_ahead"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"planner.predictor.{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputSettings:
+    """When the `throughput` policies act on what they compute."""
+
+    margin: float = 0.1
+    """A change must lower the load of the role that is worse off by more than this share."""
+    cooldown_s: float = 10.0
+    """Least time between the end of a change and the next."""
+    warm_up_s: float = 5.0
+    """`throughput_corrected` takes no sample of an instance for so long after it changed its role."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.margin < 1:
+            raise ConfigError(f"planner.throughput.margin is {self.margin}; it must be in [0, 1)")
+        for name in ("cooldown_s", "warm_up_s"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"planner.throughput.{name} is {getattr(self, name)}; it must not be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplanSettings:
+    """When the `replan` policy searches for another split, and how long it tries each."""
+
+    drift: float = 0.5
+    """Change of the rate, mean ISL or mean OSL against what the split was planned for that calls for a search: 1 is
+    doubling or halving."""
+    min_requests: int = 50
+    """Requests that demand is judged by at least."""
+    min_interval_s: float = 20.0
+    """Least time between two searches."""
+    num_requests: int = 500
+    """Requests that each split is tried with at least; more where it takes more to fill the cluster."""
+
+    def __post_init__(self) -> None:
+        if not self.drift > 0:
+            raise ConfigError(f"planner.replan.drift is {self.drift}; it must be above 0")
+        if not self.min_interval_s >= 0:
+            raise ConfigError(f"planner.replan.min_interval_s is {self.min_interval_s}; it must not be negative")
+        for name in ("min_requests", "num_requests"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"planner.replan.{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalSettings:
+    """Which prompts the `conditional` policy has computed where they will be decoded."""
+
+    local_tokens: int | None = None
+    """Prompts of up to so many tokens. None: those that would have their first token sooner, at no cost to the TPOT
+    target, by the engine model."""
+
+    def __post_init__(self) -> None:
+        if self.local_tokens is not None and self.local_tokens < 0:
+            raise ConfigError(f"planner.conditional.local_tokens is {self.local_tokens}; it must not be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerConfig:
     policy: str = "static"
-    """static, load, splitwise or lookahead."""
+    """static, load, throughput, throughput_corrected, splitwise, replan, arrow, conditional or lookahead."""
     interval_s: float = 1.0
     """Time between ticks."""
     window_s: float = 20.0
@@ -81,13 +164,18 @@ class PlannerConfig:
     switch_time_s: float = 0.0
     """Modelled time from the end of draining to serving in the new role."""
     how: str = "drain"
-    """What the `load` policy does with the work of an instance that changes: drain or migrate."""
+    """What becomes of the work of an instance that changes: drain or migrate. `splitwise`, `arrow` and `lookahead`
+    have ways of their own."""
     migrations_at_once: int = 4
     """Requests of one instance that are on their way to another at a time."""
     drain_timeout_s: float = 120.0
     """A drain that takes longer is rolled back."""
     load: LoadThresholds = field(default_factory=LoadThresholds)
     splitwise: SplitwiseThresholds = field(default_factory=SplitwiseThresholds)
+    predictor: PredictorSettings = field(default_factory=PredictorSettings)
+    throughput: ThroughputSettings = field(default_factory=ThroughputSettings)
+    replan: ReplanSettings = field(default_factory=ReplanSettings)
+    conditional: ConditionalSettings = field(default_factory=ConditionalSettings)
     lookahead: LookaheadSettings = field(default_factory=LookaheadSettings)
 
     def __post_init__(self) -> None:
@@ -99,5 +187,10 @@ class PlannerConfig:
         for name in ("min_prefill", "min_decode", "max_changes_per_tick", "migrations_at_once"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"planner.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.predictor.interval_s > self.window_s:
+            raise ConfigError(
+                f"planner.predictor.interval_s is {self.predictor.interval_s:g}, and demand is kept for "
+                f"planner.window_s {self.window_s:g} only; lower the one or raise the other"
+            )
         if not self.switch_time_s >= 0:
             raise ConfigError(f"planner.switch_time_s is {self.switch_time_s}; it must not be negative")

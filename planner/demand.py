@@ -2,7 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import isfinite, nan, sqrt
 from typing import NamedTuple
 
 
@@ -26,6 +26,10 @@ class Demand:
     num_good: int = 0
     mean_output_tokens: float = 0.0
     """Of requests that ended in the window; 0 when none did."""
+    mean_ttft_s: float | None = None
+    """Of the same; None when none did, or nobody measures it."""
+    ended_prompt_tokens: float = 0.0
+    """Mean ISL of those whose TTFT was measured."""
 
     @property
     def request_rate(self) -> float:
@@ -47,6 +51,13 @@ class Demand:
     def attainment(self) -> float | None:
         """Share of good requests among those that ended; None when none did."""
         return self.num_good / self.num_ended if self.num_ended else None
+
+    def of_last(self, seconds: float, now: float) -> "Demand":
+        """The end of the window, as far as arrivals go: what ended is that of all of it."""
+        if seconds >= self.window_s:
+            return self
+        arrived = tuple(one for one in self.arrived if one.at_s > now - seconds)
+        return replace(self, window_s=seconds, arrived=arrived)
 
 
 def steady_part(demand: Demand, now: float, *, block_s: float = 2.0, sigmas: float = 3.0) -> Demand:
@@ -113,15 +124,15 @@ class DemandWindow:
         self.window_s = window_s
         self._declares = declares
         self._arrived: deque[Arrived] = deque()
-        self._ended: deque[tuple[float, int, bool]] = deque()
+        self._ended: deque[tuple[float, int, bool, int, float]] = deque()
 
     def arrive(self, now: float, prompt_tokens: int, output_tokens: int) -> None:
         self._arrived.append(Arrived(now, prompt_tokens, output_tokens if self._declares else 0))
         if len(self._arrived) & 255 == 0:
             self._forget(now)
 
-    def end(self, now: float, output_tokens: int, good: bool) -> None:
-        self._ended.append((now, output_tokens, good))
+    def end(self, now: float, output_tokens: int, good: bool, *, prompt_tokens: int = 0, ttft_s: float = nan) -> None:
+        self._ended.append((now, output_tokens, good, prompt_tokens, ttft_s))
         if len(self._ended) & 255 == 0:
             self._forget(now)
 
@@ -133,12 +144,15 @@ class DemandWindow:
     def view(self, now: float) -> Demand:
         """The window that ends now."""
         self._forget(now)
-        outputs = [tokens for _, tokens, _ in self._ended]
+        outputs = [tokens for _, tokens, *_ in self._ended]
+        measured = [(prompt, ttft_s) for *_, prompt, ttft_s in self._ended if isfinite(ttft_s)]
         return Demand(
             window_s=min(self.window_s, now),
             arrived=tuple(self._arrived),
             declares=self._declares,
             num_ended=len(self._ended),
-            num_good=sum(good for *_, good in self._ended),
+            num_good=sum(good for _, _, good, *_ in self._ended),
             mean_output_tokens=sum(outputs) / len(outputs) if outputs else 0.0,
+            mean_ttft_s=sum(ttft_s for _, ttft_s in measured) / len(measured) if measured else None,
+            ended_prompt_tokens=sum(prompt for prompt, _ in measured) / len(measured) if measured else 0.0,
         )

@@ -36,6 +36,15 @@ class EngineModel:
         sequences, tokens = max(1, round(batch)), round(max(batch, 1) * context)
         return self.cost.step_s(sequences, sequences, float(tokens), tokens)
 
+    def mixed_s(self, chunk: float, prompt_tokens: float, batch: float, context_tokens: float) -> float:
+        """Seconds of a step that computes `chunk` tokens of prompts beside `batch` sequences of so many tokens in all.
+
+        The chunk is taken from anywhere in prompts of `prompt_tokens` each: half of what it leaves out has gone before.
+        """
+        attended = chunk * 0.5 * prompt_tokens + context_tokens
+        past = max(0.0, prompt_tokens - chunk) / 2
+        return self.cost.step_s(round(chunk + batch), round(batch) + 1, attended, round(context_tokens + past + chunk))
+
     def settled_batch(self, request_rate: float, output_tokens: float, context: float) -> float:
         """Sequences that decode at once on one instance that gets `request_rate`, by Little's law.
 
@@ -60,10 +69,7 @@ class EngineModel:
 
     def mixed_step_s(self, batch: float, context: float, prompt_tokens: float) -> float:
         """Seconds of a mixed step that is full: `batch` decodes, and prompt tokens up to the budget."""
-        sequences, chunk = round(batch), round(self._chunk(batch, prompt_tokens))
-        tokens = round(batch * context)
-        attention = tokens + chunk * 0.5 * max(prompt_tokens, float(chunk))
-        return self.cost.step_s(sequences + chunk, sequences + 1, attention, tokens + round(prompt_tokens / 2) + chunk)
+        return self.mixed_s(self._chunk(batch, prompt_tokens), prompt_tokens, batch, batch * context)
 
     def mixed_prompt_tokens_per_s(self, batch: float, context: float, prompt_tokens: float) -> float:
         """Prompt tokens that a mixed instance computes per second beside `batch` decodes."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from cluster.load import LoadView
 from cluster.role import Role
 from planner.decision import How, RoleOrder
+from planner.observation import Observation
 
 
 def cheapest_to_move(views: Sequence[LoadView]) -> list[LoadView]:
@@ -18,3 +19,13 @@ def move(
     """Orders that send the `count` cheapest of `views` to `role`."""
     chosen = cheapest_to_move(views)[:count]
     return tuple(RoleOrder(view.index, view.epoch, role, cause, reason, how) for view in chosen)
+
+
+def towards(
+    split: tuple[int, int], observation: Observation, at_most: int, cause: str, reason: str, how: How
+) -> tuple[RoleOrder, ...]:
+    """Orders for the first steps from the split that is to (prefill, decode) instances, with the cheapest to move."""
+    prefill, decode = observation.serving(Role.PREFILL), observation.serving(Role.DECODE)
+    missing = split[0] - len(prefill)
+    givers, role = (decode, Role.PREFILL) if missing > 0 else (prefill, Role.DECODE)
+    return move(givers, min(abs(missing), at_most), role, cause, reason, how)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from planner.config import PlannerConfig
 from planner.decision import RoleOrder
+from planner.demand import Demand
 from planner.engine import EngineModel
+from planner.history import Load
 from planner.observation import Observation
 
 
@@ -30,6 +32,9 @@ NO_TARGETS = Targets()
 Rollout = Callable[[Observation, Sequence[RoleOrder], float, int], Outlook]
 """(observation, orders to carry out now, horizon in seconds, seed) -> outlook. Pure: the same in, the same out."""
 
+Replan = Callable[[Demand, int], tuple[int, int]]
+"""(demand, number of instances) -> the split, prefill and decode, that serves such demand best. Pure, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -41,3 +46,6 @@ class Tools:
     rollout: Rollout | None = None
     may_mix: bool = False
     """Whether the router sends a mixed instance prompts and handoffs alike, so that it can stand in for either role."""
+    replan: Replan | None = None
+    past: tuple[Load, ...] = ()
+    """Windows of demand that came before the run: what a predictor is warm-started with."""

@@ -10,10 +10,14 @@ from cluster.link import LinkSpec
 from cluster.pipeline import Pipeline
 from cluster.role import Role
 from cluster.router import Router
+from planner.arrow import ArrowRouter
+from planner.conditional import ConditionalRouter
 from planner.engine import EngineModel
-from planner.tools import Rollout, Targets, Tools
+from planner.history import Load, loads_of
+from planner.tools import Replan, Rollout, Targets, Tools
 from scenario.hardware import Hardware
 from scenario.spec import Scenario
+from workload.readers import read_trace
 
 
 def build_cost(scenario: Scenario, role: Role) -> Roofline:
@@ -105,18 +109,30 @@ def build_instance(scenario: Scenario, index: int, role: Role, epoch: int = 0, *
 
 
 def build_router(scenario: Scenario) -> Router:
-    """A router that knows no instance yet: the driver opens each as it begins to serve."""
-    return Router(
-        prefill_policy=scenario.router.prefill_policy,
-        decode_policy=scenario.router.decode_policy,
-        reserves_output=scenario.engine.admission == "reserve_output",
-        pairs=scenario.router.pairs,
-        seed=scenario.seed,
-    )
+    """A router that knows no instance yet: the driver opens each as it begins to serve.
+
+    A planner policy that decides at each arrival brings its own.
+    """
+    reserves_output, seed = scenario.engine.admission == "reserve_output", scenario.seed
+    if scenario.planner.policy == "arrow":
+        return ArrowRouter(planner_tools(scenario), reserves_output=reserves_output, seed=seed)
+    choices = {
+        "prefill_policy": scenario.router.prefill_policy,
+        "decode_policy": scenario.router.decode_policy,
+    }
+    if scenario.planner.policy == "conditional":
+        step_tokens = scenario.engine.guest_policy().token_budget
+        return ConditionalRouter(
+            planner_tools(scenario), step_tokens=step_tokens, reserves_output=reserves_output, seed=seed, **choices
+        )
+    return Router(reserves_output=reserves_output, pairs=scenario.router.pairs, seed=seed, **choices)
 
 
-def planner_tools(scenario: Scenario, rollout: Rollout | None = None) -> Tools:
-    """What the planner's policies may use; the engine model is that of the first instance's hardware."""
+def planner_tools(scenario: Scenario, rollout: Rollout | None = None, replan: Replan | None = None) -> Tools:
+    """What the planner's policies may use; the engine model is that of the first instance's hardware.
+
+    Raises TraceError when the trace that a predictor is to be warm-started with cannot be read.
+    """
     role, slo = scenario.roles[0], scenario.slo
     cost = build_cost(scenario, role)
     engine = EngineModel(
@@ -130,7 +146,25 @@ def planner_tools(scenario: Scenario, rollout: Rollout | None = None) -> Tools:
         ttft_s=inf if slo.ttft_ms is None else slo.ttft_ms / 1e3,
         tpot_s=inf if slo.tpot_ms is None else slo.tpot_ms / 1e3,
     )
-    return Tools(scenario.planner, targets, engine, rollout, may_mix=scenario.router.pairs)
+    return Tools(
+        scenario.planner,
+        targets,
+        engine,
+        rollout=rollout,
+        may_mix=scenario.router.pairs,
+        replan=replan,
+        past=_past(scenario),
+    )
+
+
+def _past(scenario: Scenario) -> tuple[Load, ...]:
+    """The windows of demand that a predictor is warm-started with."""
+    predictor = scenario.planner.predictor
+    if predictor.warm_start is None:
+        return ()
+    trace = read_trace(predictor.warm_start)
+    requests = zip(trace.arrival_s.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True)
+    return tuple(loads_of(requests, predictor.interval_s))
 
 
 def instance_names(scenario: Scenario) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import configs
 from cluster.errors import ConfigError
-from scenario.suggestion import did_you_mean
+from cluster.suggestion import did_you_mean
 
 BUNDLED = Path(configs.__file__).absolute().parent
 KINDS = ("models", "gpus", "links", "slos", "scenarios")

@@ -5,6 +5,18 @@ from typing import NamedTuple
 
 from scenario.spec import Scenario
 
+THROUGHPUT = ("throughput", "throughput_corrected")
+PLANNER_SECTIONS = {
+    "load": ("load",),
+    "splitwise": ("splitwise",),
+    "predictor": THROUGHPUT,
+    "throughput": THROUGHPUT,
+    "replan": ("replan",),
+    "conditional": ("conditional",),
+    "lookahead": ("lookahead",),
+}
+"""Sections of the planner's settings, and the policies that read them."""
+
 
 class Idle(NamedTuple):
     """`path` does nothing while `cause` has the value it has."""
@@ -19,9 +31,11 @@ class Idle(NamedTuple):
 
 def idle_settings(scenario: Scenario) -> Iterator[Idle]:
     """Every setting without effect, whether or not it was given."""
-    for policy in ("load", "splitwise", "lookahead"):
-        if scenario.planner.policy != policy:
-            yield Idle(f"planner.{policy}", "planner.policy", scenario.planner.policy)
+    for section, policies in PLANNER_SECTIONS.items():
+        if scenario.planner.policy not in policies:
+            yield Idle(f"planner.{section}", "planner.policy", scenario.planner.policy)
+    if scenario.planner.policy == "arrow":
+        yield Idle("router", "planner.policy", "arrow")
     if scenario.engine.admission == "reserve_output":
         yield Idle("engine.block_size", "engine.admission", "reserve_output")
     if all(scenario.hardware_of(role).pp == 1 for role in set(scenario.roles)):

@@ -14,7 +14,7 @@ from scenario.effect import idle_settings
 from scenario.overrides import Override, Overrides, parse_overrides
 from scenario.spec import Scenario
 from scenario.strict_yaml import dump_yaml, read_mapping
-from scenario.tree import assign, holds, remove
+from scenario.tree import assign, find, holds, remove
 from scenario.validation import validate
 
 Spec = TypeVar("Spec", ModelSpec, GpuSpec, LinkSpec, SloSpec)
@@ -32,6 +32,9 @@ REFERENCES: dict[str, type] = {
 }
 """Keys of a scenario that may name a spec, or a file that holds one, instead of spelling it out."""
 
+TRACES = ("workload.trace", "planner.predictor.warm_start")
+"""Fields of a scenario that name a trace file."""
+
 
 def load_spec(kind: type[Spec], reference: str, base: Path | None = None) -> Spec:
     """A model, GPU, link or SLO by name or path; names and relative paths are looked up from `base`, else from here."""
@@ -43,7 +46,7 @@ def load_scenario(name_or_path: str | Path, overrides: Overrides = ()) -> Scenar
     """A scenario by name or path, with `overrides` applied (see scenario.overrides).
 
     A relative path in the file is taken from the file's folder, one in an override from the current
-    folder; `workload.trace` comes out absolute. Raises ConfigError.
+    folder; the paths of traces come out absolute. Raises ConfigError.
     """
     path = isinstance(name_or_path, Path) or is_path(name_or_path)
     file = Path(name_or_path) if path else locate("scenarios", str(name_or_path), Path.cwd())
@@ -53,7 +56,7 @@ def load_scenario(name_or_path: str | Path, overrides: Overrides = ()) -> Scenar
     tree = read_mapping(file)
     tree.setdefault("name", file.stem)
     base = file.absolute().parent
-    _make_trace_absolute(tree, base)
+    _make_traces_absolute(tree, base)
     for change in changes:
         _apply(change, tree, base, where)
     for key in REFERENCES:
@@ -123,13 +126,14 @@ def _apply(change: Override, tree: Tree, base: Path, where: str) -> None:
         assign(tree, change.path, value)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    _make_trace_absolute(tree, Path.cwd())
+    _make_traces_absolute(tree, Path.cwd())
 
 
-def _make_trace_absolute(tree: Tree, base: Path) -> None:
-    workload = tree.get("workload")
-    if isinstance(workload, dict) and isinstance(workload.get("trace"), str):
-        workload["trace"] = str(base / Path(workload["trace"]).expanduser())
+def _make_traces_absolute(tree: Tree, base: Path) -> None:
+    for path in TRACES:
+        file = find(tree, path)
+        if isinstance(file, str):
+            assign(tree, path, str(base / Path(file).expanduser()))
 
 
 def _drop_idle(tree: Tree, scenario: Scenario, changes: list[Override], where: str) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 
 from cluster.errors import ConfigError
 from cluster.model import ModelSpec
+from cluster.suggestion import did_you_mean
 from scenario.strict_yaml import dump_yaml
-from scenario.suggestion import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

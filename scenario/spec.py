@@ -9,6 +9,7 @@ from cluster.model import ModelSpec
 from cluster.role import Role
 from cluster.router import POLICIES as ROUTER_POLICIES
 from cluster.scheduling import EngineConfig
+from cluster.suggestion import did_you_mean
 from metrics.slo import SloSpec
 from planner.config import PlannerConfig
 from planner.planner import POLICIES as PLANNER_POLICIES
@@ -76,7 +77,9 @@ class RouterConfig:
     def __post_init__(self) -> None:
         for name in ("prefill_policy", "decode_policy"):
             if getattr(self, name) not in ROUTER_POLICIES:
-                raise ConfigError(f"router.{name} is {getattr(self, name)!r}; use one of {', '.join(ROUTER_POLICIES)}")
+                raise ConfigError(
+                    f"router.{name} is {getattr(self, name)!r}; {did_you_mean(getattr(self, name), ROUTER_POLICIES)}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +162,7 @@ class Scenario:
                 raise ConfigError(
                     f"gpus_per_node is {self.gpus_per_node}, and an instance takes {largest} GPUs of one node"
                 )
-        if self.planner.policy not in PLANNER_POLICIES:
-            raise ConfigError(f"planner.policy is {self.planner.policy!r}; use one of {', '.join(PLANNER_POLICIES)}")
+        _check_planner(self)
 
     def hardware_of(self, role: Role) -> Hardware:
         """What an instance that starts in `role` runs on."""
@@ -182,3 +184,20 @@ class Scenario:
     @property
     def num_gpus(self) -> int:
         return sum(self.hardware_of(role).num_gpus for role in self.roles)
+
+
+def _check_planner(scenario: Scenario) -> None:
+    policy = scenario.planner.policy
+    if policy not in PLANNER_POLICIES:
+        raise ConfigError(f"planner.policy is {policy!r}; {did_you_mean(policy, PLANNER_POLICIES)}")
+    if policy not in ("arrow", "conditional"):
+        return
+    if scenario.instances.mixed:
+        raise ConfigError(
+            f"planner.policy {policy} chooses between prefill and decode instances, and instances.mixed is "
+            f"{scenario.instances.mixed}; make it 0"
+        )
+    if scenario.router.pairs:
+        raise ConfigError(f"planner.policy {policy} has a way of its own to pair instances; set router.pairs to false")
+    if policy == "arrow" and (scenario.slo.ttft_ms is None or scenario.slo.tpot_ms is None):
+        raise ConfigError("planner.policy arrow goes by latency targets; set slo.ttft_ms and slo.tpot_ms")

@@ -4,9 +4,11 @@ from typing import Any
 
 from cluster.errors import ConfigError
 
+_NOTHING = object()
 
-def holds(tree: dict[str, Any], path: str) -> bool:
-    """Whether there is a value, null included, at `path`."""
+
+def find(tree: dict[str, Any], path: str, default: Any = None) -> Any:
+    """The value at `path`, or `default` where there is none."""
     node: Any = tree
     for step in path.split("."):
         if isinstance(node, list) and step.isdecimal() and int(step) < len(node):
@@ -14,8 +16,13 @@ def holds(tree: dict[str, Any], path: str) -> bool:
         elif isinstance(node, dict) and step in node:
             node = node[step]
         else:
-            return False
-    return True
+            return default
+    return node
+
+
+def holds(tree: dict[str, Any], path: str) -> bool:
+    """Whether there is a value, null included, at `path`."""
+    return find(tree, path, _NOTHING) is not _NOTHING
 
 
 def assign(tree: dict[str, Any], path: str, value: Any) -> None:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from cluster.errors import ConfigError
-from scenario.suggestion import did_you_mean
+from cluster.suggestion import did_you_mean
 
 T = TypeVar("T")
 

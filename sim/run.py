@@ -9,6 +9,7 @@ from metrics.run import RunResult
 from scenario.spec import Scenario
 from sim.rollout import Rollout
 from sim.simulator import Simulator
+from sim.split_search import SplitSearch
 from workload.trace import Trace
 
 
@@ -19,5 +20,6 @@ def simulate(
     *,
     watch: Callable[[int], bool] | None = None,
 ) -> RunResult:
-    """See Simulator; a planner that looks ahead gets its rollouts."""
-    return Simulator(scenario, trace, too_long, watch=watch, rollout=Rollout(scenario)).run()
+    """See Simulator; a planner that looks ahead gets its rollouts, one that plans anew its search."""
+    rollout, replan = Rollout(scenario), SplitSearch(scenario)
+    return Simulator(scenario, trace, too_long, watch=watch, rollout=rollout, replan=replan).run()

@@ -3,6 +3,7 @@
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from time import perf_counter, process_time
 
 import numpy as np
@@ -29,11 +30,12 @@ from metrics.records import Records, as_rows
 from metrics.run import RunResult, starved_notice, stopped_notice
 from metrics.samples import SAMPLE_FIELDS, sample_of
 from metrics.slo import is_good
+from planner.arrow import ArrowRouter
 from planner.decision import How, RoleOrder
 from planner.demand import DemandWindow
 from planner.observation import Observation
 from planner.planner import Planner
-from planner.tools import Rollout
+from planner.tools import Replan, Rollout
 from scenario.build import build_instance, build_router, instance_names, planner_tools
 from scenario.loading import to_plain
 from scenario.spec import Scenario
@@ -45,8 +47,8 @@ class Simulator:
     """One run of one scenario. `too_long` marks requests to reject (see workload.load.fit_lengths).
 
     `watch` is told at every sample how many requests have ended; the run stops there when it answers True, and the
-    result has the requests that have ended by then. `rollout` is what a planner that looks ahead looks with.
-    `roles` are those to begin with, instead of the scenario's.
+    result has the requests that have ended by then. `rollout` is what a planner that looks ahead looks with, `replan`
+    what one that plans anew searches with. `roles` are those to begin with, instead of the scenario's.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Simulator:
         *,
         watch: Callable[[int], bool] | None = None,
         rollout: Rollout | None = None,
+        replan: Replan | None = None,
         roles: Sequence[Role] | None = None,
         logs_steps: bool = True,
     ) -> None:
@@ -91,9 +94,12 @@ class Simulator:
             for instance in self.instances
         ]
         self._router = build_router(scenario)
+        self._arrow = self._router if isinstance(self._router, ArrowRouter) else None
         for instance in self.instances:
             self._router.open(instance.index, instance.role)
-        self._planner = Planner(planner_tools(scenario, rollout)) if scenario.planner.policy != "static" else None
+        self._planner = (
+            Planner(planner_tools(scenario, rollout, replan)) if scenario.planner.policy != "static" else None
+        )
         self._records = Records()
         self._history = RoleHistory(roles)
         self._planner_words: list[tuple[float, str]] = []
@@ -204,6 +210,8 @@ class Simulator:
             self._homeless.append(request)
         else:
             self._runners[choice.instance].submit(request, now, hands_over=request.hands_over)
+            if self._arrow is not None:
+                self._flip(self._arrow, now)
 
     def _on_event(self, event: Event, instance: Instance, now: float) -> None:
         self._last_s = now
@@ -229,7 +237,15 @@ class Simulator:
         self._records.add(request)
         del self._live[request.request_id]
         if self._planner is not None:
-            self._demand.end(now, request.output_tokens, is_good(request, self.scenario.slo))
+            self._demand.end(
+                now,
+                request.output_tokens,
+                is_good(request, self.scenario.slo),
+                prompt_tokens=request.prompt_tokens,
+                ttft_s=request.first_token_s - request.arrival_s,
+            )
+        if self._arrow is not None:
+            self._flip(self._arrow, now)
 
     # Roles.
 
@@ -244,6 +260,10 @@ class Simulator:
             self._begin_change(order, now)
         if self._can_progress() or observation.changing():
             self._agenda.at(now + self.scenario.planner.interval_s, TICK, self._tick, None)
+
+    def _flip(self, arrow: ArrowRouter, now: float) -> None:
+        for order in arrow.take_orders():
+            self._begin_change(replace(order, epoch=self.instances[order.instance].state.epoch), now)
 
     def _begin_change(self, order: RoleOrder, now: float) -> None:
         runner = self._runners[order.instance]

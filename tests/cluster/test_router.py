@@ -178,7 +178,7 @@ def test_spread():
 def test_an_unknown_policy():
     with pytest.raises(ConfigError) as error:
         Router(decode_policy="jfq")
-    assert str(error.value) == "router.decode_policy is 'jfq'; use one of jsq, round_robin, random, power_of_two"
+    assert str(error.value) == "router.decode_policy is 'jfq'; did you mean jsq?"
 
 
 @pytest.mark.parametrize("end", ["finished", "routed again", "instance gone"])

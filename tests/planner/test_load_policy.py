@@ -130,7 +130,7 @@ def test_votes_must_come_in_a_row():
 def test_nothing_starts_during_a_change_nor_soon_after():
     def during(now_s: float) -> Observation:
         calm = cluster(*PREFILL_ASKS, now_s=now_s)
-        return replace(calm, instances=(*calm.instances, view(4, D, phase=Phase.DRAINING)))
+        return replace(calm, instances=(*calm.instances, view(4, D, phase=Phase.DRAINING, now_s=now_s)))
 
     late = [cluster(*PREFILL_ASKS, now_s=now) for now in (4.0, 5.0, 13.0, 14.0)]
     assert decide([cluster(*PREFILL_ASKS), cluster(*PREFILL_ASKS, now_s=1.0), during(2.0), during(3.0), *late]) == [

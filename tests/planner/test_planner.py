@@ -4,7 +4,7 @@ import pytest
 
 from cluster.errors import ConfigError
 from cluster.role import Phase, Role
-from planner.config import PlannerConfig
+from planner.config import ConditionalSettings, PlannerConfig, PredictorSettings, ReplanSettings, ThroughputSettings
 from planner.decision import RoleOrder
 from planner.observation import Observation
 from planner.planner import Planner, within_limits
@@ -49,23 +49,57 @@ def test_static_never_moves_anybody():
 
 
 def test_an_observation_knows_how_old_it_is():
-    assert cluster([0], [0], now_s=2.5).staleness_s == 2.5
+    assert Observation(2.5, (view(0, P, now_s=2.5), view(1, D, now_s=0.5))).staleness_s == 2.0
+    assert cluster([0], [0], now_s=2.5).staleness_s == 0.0
     assert Observation(1.0, ()).staleness_s == 0.0
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"policy": "loud"}, "planner.policy is 'loud'; use one of static, load, splitwise, lookahead"),
+        (
+            {"policy": "loud"},
+            "planner.policy is 'loud'; did you mean load?",
+        ),
         ({"interval_s": 0.0}, "planner.interval_s is 0.0; it must be above 0"),
         ({"drain_timeout_s": -1.0}, "planner.drain_timeout_s is -1.0; it must be above 0"),
         ({"min_prefill": 0}, "planner.min_prefill is 0; it must be at least 1"),
         ({"min_decode": 0}, "planner.min_decode is 0; it must be at least 1"),
         ({"max_changes_per_tick": 0}, "planner.max_changes_per_tick is 0; it must be at least 1"),
         ({"switch_time_s": -0.1}, "planner.switch_time_s is -0.1; it must not be negative"),
+        (
+            {"window_s": 4.0},
+            "planner.predictor.interval_s is 5, and demand is kept for planner.window_s 4 only; lower the one or raise "
+            "the other",
+        ),
     ],
 )
 def test_bad_settings(fields, message):
     with pytest.raises(ConfigError) as error:
         Planner(Tools(PlannerConfig(**fields)))
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "message"),
+    [
+        (
+            PredictorSettings,
+            {"name": "prophet"},
+            "planner.predictor.name is 'prophet'; use arima, average, holt, kalman, last",
+        ),
+        (PredictorSettings, {"interval_s": 0.0}, "planner.predictor.interval_s is 0.0; it must be above 0"),
+        (PredictorSettings, {"window": 0}, "planner.predictor.window is 0; it must be at least 1"),
+        (PredictorSettings, {"steps_ahead": 0}, "planner.predictor.steps_ahead is 0; it must be at least 1"),
+        (ThroughputSettings, {"margin": 1.0}, "planner.throughput.margin is 1.0; it must be in [0, 1)"),
+        (ThroughputSettings, {"cooldown_s": -1.0}, "planner.throughput.cooldown_s is -1.0; it must not be negative"),
+        (ReplanSettings, {"drift": 0.0}, "planner.replan.drift is 0.0; it must be above 0"),
+        (ReplanSettings, {"num_requests": 0}, "planner.replan.num_requests is 0; it must be at least 1"),
+        (ReplanSettings, {"min_interval_s": -1.0}, "planner.replan.min_interval_s is -1.0; it must not be negative"),
+        (ConditionalSettings, {"local_tokens": -1}, "planner.conditional.local_tokens is -1; it must not be negative"),
+    ],
+)
+def test_bad_settings_of_a_policy(settings, fields, message):
+    with pytest.raises(ConfigError) as error:
+        settings(**fields)
     assert str(error.value) == message

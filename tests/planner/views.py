@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from cluster.load import LoadView
 from cluster.role import Phase, Role
-from planner.observation import Observation
+from planner.demand import Demand
+from planner.observation import NO_DEMAND, Observation
 
 
 def view(
@@ -16,7 +17,7 @@ def view(
     offered: int = 0,
     phase: Phase = Phase.SERVING,
     epoch: int = 0,
-    **counts: int,
+    **counts: float,
 ) -> LoadView:
     """An instance with room for 100 000 KV tokens; `counts` are other fields of a load report."""
     made = LoadView(
@@ -48,8 +49,10 @@ def view(
     return replace(made, **counts)
 
 
-def cluster(queues: list[int], uses: list[int], now_s: float = 0.0) -> Observation:
-    """Prefill instances by their queued tokens, then decode instances by their KV tokens."""
-    prefill = [view(index, Role.PREFILL, queued=queued) for index, queued in enumerate(queues)]
-    decode = [view(len(queues) + index, Role.DECODE, kv=kv) for index, kv in enumerate(uses)]
-    return Observation(now_s, (*prefill, *decode))
+def cluster(
+    queues: list[int], uses: list[int], now_s: float = 0.0, demand: Demand = NO_DEMAND, **counts: float
+) -> Observation:
+    """Prefill instances by their queued tokens, then decode instances by their KV tokens; `counts` are those of all."""
+    prefill = [view(index, Role.PREFILL, queued=queued, now_s=now_s, **counts) for index, queued in enumerate(queues)]
+    decode = [view(len(queues) + index, Role.DECODE, kv=kv, now_s=now_s, **counts) for index, kv in enumerate(uses)]
+    return Observation(now_s, (*prefill, *decode), demand)

@@ -1,6 +1,6 @@
 import pytest
 
-from scenario.suggestion import did_you_mean
+from cluster.suggestion import did_you_mean
 
 NAMES = ["llama-3-8b", "llama-3-70b", "qwen2.5-7b", "opt-13b", "H100-sxm"]
 
