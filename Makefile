@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint docs bench clean
 
 demo: $(VENV)/.ready
-	$(BIN)/baton replay demo --out runs/demo
+	$(BIN)/baton replay demo --ui --out runs/demo
 
 test: $(VENV)/.ready lint
 	$(BIN)/python -m pytest

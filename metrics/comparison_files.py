@@ -9,7 +9,7 @@ import orjson
 
 from metrics.comparison import Outcome, as_json
 from metrics.comparison_report import render_comparison
-from metrics.files import SUMMARY, check_folder, to_json, write_files
+from metrics.files import STORY, SUMMARY, check_folder, to_json, write_files
 from metrics.summary import baton_version
 
 INDEX = "compare.json"
@@ -79,7 +79,7 @@ def _remove_run(folder: Path) -> None:
     if not (folder / SUMMARY).exists():
         return
     check_folder(folder)
-    for name in ("scenario.yaml", "requests.jsonl", "timeline.json", "report.html", SUMMARY):
+    for name in ("scenario.yaml", "requests.jsonl", "timeline.json", "report.html", STORY, SUMMARY):
         (folder / name).unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()

@@ -9,11 +9,12 @@ from cluster.errors import ConfigError
 from metrics.report import render_report
 from metrics.request_lines import request_lines
 from metrics.run import RunResult
+from metrics.run_story import story_of
 from metrics.slo import SloSpec
 from metrics.summary import SCHEMA, Summary, summarize
 from metrics.timeline import render_timeline
 
-SUMMARY = "summary.json"
+SUMMARY, STORY = "summary.json", "story.json"
 _PARTIAL = ".partial"
 
 Contents = Mapping[str, Iterable[bytes] | None]
@@ -29,7 +30,7 @@ def write_run(
     timeline: bool = True,
     report: bool = True,
 ) -> Summary:
-    """Write scenario.yaml, requests.jsonl, timeline.json, report.html and last summary.json; returns the summary.
+    """Write scenario.yaml, requests.jsonl, timeline.json, report.html, story.json and last summary.json; returns it.
 
     Creates `out_dir`. A folder that holds anything must hold an earlier run, whose files are replaced, and
     removed where this run has none. Raises ConfigError for any other folder, and when it cannot be written.
@@ -55,6 +56,7 @@ def run_files(
         "requests.jsonl": request_lines(result.records, slo),
         "timeline.json": [render_timeline(result)] if timeline else None,
         "report.html": [render_report(result, slo, summary, scenario_yaml)] if report else None,
+        STORY: [orjson.dumps(story_of(result, slo).plain())] if report else None,
         SUMMARY: [to_json(summary)],
     }
 

@@ -14,15 +14,31 @@ from metrics.figure import Figure
 
 def render_page(title: str, subtitle: str, body: str, figures: Iterable[Figure]) -> bytes:
     """The page as UTF-8. `body` is HTML in which `figure_cards` has made a place for each of `figures`."""
-    page = Template(files("metrics").joinpath("page.html").read_text("utf-8"))
-    return page.substitute(
-        title=escape(title),
-        subtitle=escape(subtitle),
-        body=body,
-        plotly=_plotly_js(),
-        # A JSON string may hold "</script>"; an escaped "<" means the same to a JSON parser.
-        figures=orjson.dumps(list(figures)).decode().replace("<", "\\u003c"),
-    ).encode()
+    return assemble(title, subtitle, body, data=list(figures), styles=["page.css"], scripts=["theme.js", "report.js"])
+
+
+def assemble(
+    title: str, subtitle: str, body: str, *, data: object, styles: Iterable[str], scripts: Iterable[str]
+) -> bytes:
+    """The page as UTF-8 from parts of this folder. The scripts find `data` in the element of that id."""
+    return (
+        Template(_part("page.html"))
+        .substitute(
+            title=escape(title),
+            subtitle=escape(subtitle),
+            body=body,
+            styles="".join(map(_part, styles)),
+            plotly=_plotly_js(),
+            # A JSON string may hold "</script>"; an escaped "<" means the same to a JSON parser.
+            data=orjson.dumps(data).decode().replace("<", "\\u003c"),
+            scripts="".join(map(_part, scripts)),
+        )
+        .encode()
+    )
+
+
+def _part(name: str) -> str:
+    return files("metrics").joinpath(name).read_text("utf-8")
 
 
 def figure_cards(figures: Mapping[str, Figure], *, first: int = 0) -> str:

@@ -128,25 +128,27 @@ def _samples(result: RunResult, field: str, unit: str) -> Figure | None:
     return figure(lines, "time, s", unit)
 
 
+def role_bar(role: str, phase: str) -> dict[str, Any]:
+    """A trace of bars for spans of a role and phase, still without any."""
+    marker = {
+        "color": ROLE_COLORS.get(role, GREY) if phase in _PHASE_PATTERNS else GREY,
+        "pattern": {"shape": _PHASE_PATTERNS.get(phase, "."), "size": 6},
+    }
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": role if phase == "serving" else f"{role}, {phase}",
+        "marker": marker,
+        "hovertemplate": "%{y}: %{base:.2f} s, for %{x:.2f} s",
+    }
+
+
 def _roles(result: RunResult) -> Figure | None:
     """A bar per instance and span: colour is the role, hatching a change under way."""
     bars: dict[tuple[str, str], dict[str, Any]] = {}
     for span in result.role_spans:
         if (span.role, span.phase) not in bars:
-            marker = {
-                "color": ROLE_COLORS.get(span.role, GREY) if span.phase in _PHASE_PATTERNS else GREY,
-                "pattern": {"shape": _PHASE_PATTERNS.get(span.phase, "."), "size": 6},
-            }
-            bars[span.role, span.phase] = {
-                "type": "bar",
-                "orientation": "h",
-                "name": span.role if span.phase == "serving" else f"{span.role}, {span.phase}",
-                "x": [],
-                "base": [],
-                "y": [],
-                "marker": marker,
-                "hovertemplate": "%{y}: %{base:.2f} s, for %{x:.2f} s",
-            }
+            bars[span.role, span.phase] = role_bar(span.role, span.phase) | {"x": [], "base": [], "y": []}
         bar = bars[span.role, span.phase]
         bar["base"].append(round(span.start_s, 4))
         bar["x"].append(round(span.end_s - span.start_s, 4))

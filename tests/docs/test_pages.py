@@ -4,9 +4,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -16,8 +18,8 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"^\$ (baton .*)$", re.MULTILINE)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SLOW = ("baton replay demo",)
-"""Commands that take minutes: they run with `pytest -m slow`."""
+SLOW = ("baton replay demo", "baton view runs/demo")
+"""Commands that take minutes, or need what those write: they run with `pytest -m slow`."""
 
 
 def commands() -> list[object]:
@@ -57,7 +59,22 @@ def test_command(command: str, folder: Path) -> None:
     words = shlex.split(command)
     if "--prometheus" in words and shutil.which("prometheus") is None:
         pytest.skip("Prometheus is not installed: apt-get install prometheus")
-    assert run(["-m", "cli.main", *words[1:]], folder).strip()
+    if words[1] == "view" and "--page" not in words:
+        assert served(words, folder).startswith(b"<!doctype html>")
+    else:
+        assert run(["-m", "cli.main", *words[1:]], folder).strip()
+
+
+def served(words: list[str], folder: Path) -> bytes:
+    """What is at the address that a command prints, until a Ctrl-C ends it."""
+    program = [sys.executable, "-m", "cli.main", *words[1:]]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(program, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        with urlopen(process.stdout.readline().strip(), timeout=30) as response:
+            page = response.read()
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
+    return page
 
 
 @pytest.mark.parametrize(
