@@ -24,6 +24,8 @@ NAMESPACE = "baton"
 EMBEDDED_OBJECT_STORE_BYTES = 1 << 30
 CONNECT_TIMEOUT_S = 5.0
 PLACEMENT_TIMEOUT_S = 60.0
+KV_SHARE = 0.5
+"""Of the smallest object store, for KV on its way between all instances; the rest is for what Ray has not freed yet."""
 CPU_SHARE = 0.001
 """CPU that an actor reserves: they mostly wait."""
 
@@ -95,6 +97,13 @@ class Deployment:
         self._nodes = Placement(scenario).nodes
         self._group = self._reserve()
         self._actors: list[Any] = []
+        self._kv_budget_bytes = self._kv_budget()
+
+    def _kv_budget(self) -> int:
+        """Bytes that one receiver may have in flight. All might pull from one node, into whose object store they go."""
+        stores = [node["Resources"]["object_store_memory"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        share = int(KV_SHARE * min(stores)) // self._scenario.instances.total
+        return min(self._scenario.live.kv_budget_bytes, share)
 
     def _reserve(self) -> PlacementGroup:
         bundles = [{"CPU": CPU_SHARE * 2 * self._nodes.count(node)} for node in sorted(set(self._nodes))]
@@ -110,7 +119,7 @@ class Deployment:
         node = sorted(set(self._nodes)).index(self._nodes[index])
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=node)
         options = {"concurrency_groups": {"data": 4}, "num_cpus": CPU_SHARE, "scheduling_strategy": strategy}
-        return self._create(InstanceActor, self._spec, index, role, first_epoch, **options)
+        return self._create(InstanceActor, self._spec, index, role, first_epoch, self._kv_budget_bytes, **options)
 
     def router(self) -> Any:
         return self._create(RouterActor, self._spec)

@@ -7,18 +7,22 @@ step carries its planned time, and how much later it was really done is recorded
 import asyncio
 import os
 import time
+from collections import defaultdict
 from contextlib import suppress
+from functools import partial
 from math import inf, nan
 from typing import Any
 
 import ray
 import ray.exceptions
+import torch
 
 from actors.calls import Calls
 from actors.chaos import Slowed
 from actors.clock import Clock
 from actors.intake import Intake
 from actors.kv_store import KvPayload, KvStore
+from actors.leases import Leases
 from actors.messages import Farewell, Inventory, Offer, Serving
 from actors.outbox import Outbox
 from cluster.agenda import SAMPLE, Agenda
@@ -29,6 +33,8 @@ from cluster.load import LoadView
 from cluster.request import Request, Status
 from cluster.role import Phase, Role
 from cluster.runner import Runner
+from compute.engine import build_engine
+from compute.kv_layout import Layers
 from metrics.prometheus import MetricStore
 from metrics.watch import observe_step, set_instance_gauges
 from scenario.build import build_instance, instance_names
@@ -45,9 +51,11 @@ class InstanceActor:
 
     `first_epoch` is above any that an earlier incarnation can have had. Messages carry the router's term
     and the epoch they were meant for; others are refused. All methods but `pull` share one event loop.
+    `kv_budget_bytes` bounds the real KV that is on its way here at any time.
     """
 
-    def __init__(self, scenario: Scenario, index: int, role: Role, first_epoch: int) -> None:
+    def __init__(self, scenario: Scenario, index: int, role: Role, first_epoch: int, kv_budget_bytes: int) -> None:
+        torch.set_num_threads(1)  # there are more instances than cores
         self._scenario = scenario
         self._name = instance_names(scenario)[index]
         self._incarnation = first_epoch
@@ -60,16 +68,20 @@ class InstanceActor:
             switch_time_s=scenario.planner.switch_time_s,
             drain_timeout_s=scenario.planner.drain_timeout_s,
         )
-        self._store = KvStore()
+        self._engine = build_engine(scenario)
+        self._store = KvStore(self._engine.layout)
+        self._leases = Leases(scenario.live.kv_lease_s, time.monotonic)
         self._metrics = MetricStore()
         self._calls = Calls()
         self._intake = Intake(
             scenario,
             index,
             self._agenda,
+            self._engine,
             self._store,
             self._metrics,
             self._calls,
+            budget_bytes=kv_budget_bytes,
             on_whole=self._kv_is_whole,
             on_lost=self._kv_is_lost,
         )
@@ -100,6 +112,7 @@ class InstanceActor:
         self._agenda.at((self._agenda.now // interval + 1) * interval, SAMPLE, self._sample, None)
         self._calls.spawn(self._report_forever())
         self._calls.spawn(self._export_forever())
+        self._calls.spawn(self._look_after_leases())
         self._arm()
 
     # Work.
@@ -146,18 +159,45 @@ class InstanceActor:
     async def release(self, request_id: int) -> None:
         """The KV has arrived elsewhere, or is not wanted any more. A second release is ignored."""
         now = self._catch_up()
-        offer = self._outgoing.pop(request_id, None)
-        if offer is not None:
-            self._store.drop(request_id)
-            self._stops_sending(request_id)
-            self._runner.release(offer.request, now)
+        self._release(request_id, now)
         self._arm()
 
+    def _release(self, request_id: int, now: float) -> None:
+        offer = self._outgoing.pop(request_id, None)
+        if offer is not None:
+            self._drop_kv(request_id)
+            self._stops_sending(request_id)
+            self._runner.release(offer.request, now)
+
+    def _drop_kv(self, request_id: int) -> None:
+        self._leases.end(request_id)
+        self._store.drop(request_id)
+        self._engine.forget(request_id)
+
     @ray.method(concurrency_group="data")
-    async def pull(self, request_id: int) -> KvPayload:
-        """The KV of a prefilled request. The caller owns the object; the original stays here until `release`."""
-        payload = await asyncio.wrap_future(self._store.sealed(request_id))
+    async def pull(self, request_id: int, layers: Layers) -> KvPayload:
+        """Some layers of waiting KV. The caller owns the object; the original stays here until `release`."""
+        payload = await asyncio.wrap_future(self._store.sealed(request_id, layers))
         return self._store.spoiled(payload)
+
+    async def renew(self, request_ids: list[int]) -> None:
+        """Somebody still wants this KV."""
+        self._leases.renew(request_ids)
+
+    async def _look_after_leases(self) -> None:
+        """Renew those of KV that is to come here; take back KV that nobody has asked for."""
+        while True:
+            await asyncio.sleep(self._scenario.live.kv_lease_s / 4)
+            wanted: dict[int, list[int]] = defaultdict(list)
+            for offer in self._offers.values():
+                wanted[offer.source].append(offer.request.request_id)
+            for source, request_ids in wanted.items():
+                if source in self._peers:
+                    self._calls.tell(self._peers[source].renew, request_ids)
+            for request_id in self._leases.expired():
+                self._release(request_id, self._catch_up())
+                self._calls.tell(self._router.lease_expired, request_id, self._core.index)
+            self._arm()
 
     async def sends(self, request_id: int, target: int, link: str) -> int:
         """A flow has begun to leave for `target`; returns how many leave over that link."""
@@ -194,6 +234,7 @@ class InstanceActor:
                 self._metrics.observe("baton_step_lateness_seconds", late)
                 observe_step(self._metrics, row)
             self._rows_seen[position] = len(log)
+        self._engine.follow(self._core)
         return now
 
     def _arm(self) -> None:
@@ -212,12 +253,15 @@ class InstanceActor:
     def _on_event(self, event: Event, instance: Instance, now: float) -> None:
         match event:
             case Finished(request):
+                self._engine.settle(request)
                 self._end(request)
             case PrefillDone(request):
+                self._engine.settle(request)
                 self._offer_kv(request)
             case RoomReserved(handoff):
                 self._intake.begin(handoff, self._offers[handoff.request.request_id], now)
             case Aborted(request):
+                self._drop_kv(request.request_id)
                 if request.request_id in self._forsaken:
                     self._forsaken.discard(request.request_id)
                 else:
@@ -231,7 +275,7 @@ class InstanceActor:
                 self._calls.tell(self._router.serve, serving)
 
     def _end(self, request: Request) -> None:
-        self._store.drop(request.request_id)
+        self._drop_kv(request.request_id)
         self._outbox.end(request)
         self._news.set()
 
@@ -241,14 +285,23 @@ class InstanceActor:
         """Write and seal the KV, and ask the router for a decode instance."""
         offer = Offer(request, self._core.index, self._core.state.epoch)
         self._outgoing[request.request_id] = offer
-        num_bytes = self._intake.real_bytes(request)
-        if num_bytes:
-            self._store.expect(request.request_id)
-            work = asyncio.to_thread(self._store.compute, request.request_id, offer.source_epoch, num_bytes)
-            self._calls.spawn(work)
+        self._leases.grant(request.request_id)
+        groups = self._intake.groups(request)
+        if groups:
+            self._store.expect(request.request_id, self._engine.kv_tokens(request), groups)
+            self._calls.spawn(asyncio.to_thread(self._write_kv, offer, groups))
         self._calls.tell(self._router.prefilled, offer)
 
+    def _write_kv(self, offer: Offer, groups: list[Layers]) -> None:
+        request = offer.request
+        for layers in groups:
+            fill = partial(self._engine.write_kv, request, layers)
+            self._store.write(request.request_id, offer.source_epoch, layers, fill)
+
     def _kv_is_whole(self, handoff: Handoff, now: float) -> None:
+        request = handoff.request
+        if self._engine.kv_tokens(request):
+            self._engine.take_kv(request, self._store.tensor(request.request_id))
         del self._offers[handoff.request.request_id]
         self._outbox.receive(handoff.request)
         self._runner.receive(handoff, now)
@@ -297,6 +350,7 @@ class InstanceActor:
             incoming=list(self._offers.values()),
             decoding=[one for batch in core.batches for one in (*batch.members.values(), *batch.ready)],
             progress=self._outbox.progress(),
+            texts=dict(self._outbox.texts),
             ended=self._outbox.records.copy(),
             step_rows=self._outbox.step_rows(),
             samples=self._outbox.samples(),

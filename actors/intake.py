@@ -19,6 +19,8 @@ from cluster.fabric import Fabric, Flow
 from cluster.handoff import Handoff, HandoffState
 from cluster.link import LinkSpec
 from cluster.request import Request
+from compute.engine import Engine
+from compute.kv_layout import Layers
 from metrics.prometheus import MetricStore
 from scenario.build import Placement
 from scenario.spec import Scenario
@@ -47,6 +49,7 @@ class Intake:
 
     The receiver pulls, so it owns the Ray object; a byte budget bounds what is on its way. The links are
     modelled here for flows to this instance; a source that sends to others as well says how many flows leave it.
+    KV that is larger than half the budget comes in several groups of layers.
     """
 
     def __init__(
@@ -54,33 +57,39 @@ class Intake:
         scenario: Scenario,
         index: int,
         agenda: Agenda,
+        engine: Engine,
         store: KvStore,
         metrics: MetricStore,
         calls: Calls,
         *,
+        budget_bytes: int,
         on_whole: Callable[[Handoff, float], None],
         on_lost: Callable[[Handoff, Offer, str], None],
     ) -> None:
         self._index = index
+        self._engine = engine
+        self._budget_bytes = budget_bytes
         self._scenario = scenario
         self._placement = Placement(scenario)
         self._fabric = Fabric(agenda, self._flow_ends)
         self._store, self._metrics, self._calls = store, metrics, calls
         self._on_whole, self._on_lost = on_whole, on_lost
         self._arrivals: dict[int, Arrival] = {}
-        self._kv_bytes_per_token = scenario.model.kv_bytes_per_token
         self.transfers: list[TransferTimes] = []
         self.num_refused = 0
 
     def start(self, clock: Clock, catch_up: Callable[[], float], peers: dict[int, Any]) -> None:
         """`catch_up` does what is due and returns now; `peers` are handles by index, kept up to date by the owner."""
         self._clock, self._catch_up, self._peers = clock, catch_up, peers
-        self._budget = ByteBudget(self._scenario.live.kv_budget_bytes)
+        self._budget = ByteBudget(self._budget_bytes)
 
-    def real_bytes(self, request: Request) -> int:
-        """Real bytes of a request's KV, a whole number of 16-bit elements."""
-        modelled = request.target * self._kv_bytes_per_token
-        return int(modelled * self._scenario.live.kv_bytes_scale) // 2 * 2
+    def groups(self, request: Request) -> list[Layers]:
+        """The groups of layers in which a request's real KV travels."""
+        num_tokens = self._engine.kv_tokens(request)
+        return list(self._store.layout.groups(num_tokens, self._budget_bytes // 2)) if num_tokens else []
+
+    def _real_bytes(self, request: Request) -> int:
+        return self._store.layout.num_bytes(self._engine.kv_tokens(request))
 
     def begin(self, handoff: Handoff, offer: Offer, now: float) -> None:
         """Room is reserved: start both transfers."""
@@ -89,7 +98,7 @@ class Intake:
         arrival = Arrival(handoff, offer, flow, now)
         self._arrivals[handoff.request.request_id] = arrival
         self._calls.spawn(self._ask_leaving(arrival))
-        if self.real_bytes(handoff.request):
+        if self._engine.kv_tokens(handoff.request):
             self._calls.spawn(self._pull(arrival))
         else:
             arrival.measured_s = 0.0
@@ -133,33 +142,51 @@ class Intake:
             self._finish_if_whole(arrival, now)
 
     async def _pull(self, arrival: Arrival) -> None:
-        request, offer = arrival.handoff.request, arrival.offer
+        request = arrival.handoff.request
         request_id = request.request_id
+        if not self._is_wanted(arrival):
+            return
+        self._store.await_kv(request_id, self._engine.kv_tokens(request))
+        pulls = [asyncio.ensure_future(self._pull_layers(arrival, layers)) for layers in self.groups(request)]
+        try:
+            await asyncio.gather(*pulls)
+        except (TransferFailed, ray.exceptions.RayError, TimeoutError) as error:
+            if self._is_wanted(arrival):
+                self._catch_up()
+                self._lose(arrival, str(error).split("\n")[0])
+        finally:
+            for pull in pulls:
+                pull.cancel()
+        if self._is_wanted(arrival):
+            self._metrics.add("baton_kv_payloads", 1, "verified")
+            now = self._catch_up()
+            arrival.measured_s = now - arrival.started_s
+            self._finish_if_whole(arrival, now)
+
+    async def _pull_layers(self, arrival: Arrival, layers: Layers) -> None:
+        """One group of layers, verified; raises what went wrong the last of several times."""
+        offer, request_id = arrival.offer, arrival.handoff.request.request_id
+        num_bytes = self._store.layout.num_bytes(self._engine.kv_tokens(arrival.handoff.request), layers)
         for attempt in range(1, PULL_ATTEMPTS + 1):
             try:
-                async with self._budget.take(self.real_bytes(request)):
-                    answer = self._calls.ask(self._peers[offer.source].pull, request_id)
+                async with self._budget.take(num_bytes):
+                    answer = self._calls.ask(self._peers[offer.source].pull, request_id, layers)
                     payload = await asyncio.wait_for(answer, PULL_TIMEOUT_S)
-                    await asyncio.to_thread(self._store.keep, request_id, offer.source_epoch, payload)
+                    await asyncio.to_thread(self._store.keep, request_id, offer.source_epoch, layers, payload)
                     del payload
-                break
+                return
             except (TransferFailed, ray.exceptions.RayError, TimeoutError) as error:
-                if self._arrivals.get(request_id) is not arrival:
-                    break
-                self.num_refused += 1
-                self._metrics.add("baton_kv_payloads", 1, "refused")
-                logger.warning("KV of request %d, attempt %d: %s", request_id, attempt, error)
+                if self._is_wanted(arrival):
+                    self.num_refused += 1
+                    self._metrics.add("baton_kv_payloads", 1, "refused")
+                    logger.warning("KV of request %d, attempt %d: %s", request_id, attempt, error)
                 if attempt == PULL_ATTEMPTS or isinstance(error, ray.exceptions.ActorDiedError):
-                    self._catch_up()
-                    self._lose(arrival, str(error).split("\n")[0])
+                    raise
+                if not self._is_wanted(arrival):
                     return
-        if self._arrivals.get(request_id) is not arrival:
-            self._store.drop(request_id)
-            return
-        self._metrics.add("baton_kv_payloads", 1, "verified")
-        now = self._catch_up()
-        arrival.measured_s = now - arrival.started_s
-        self._finish_if_whole(arrival, now)
+
+    def _is_wanted(self, arrival: Arrival) -> bool:
+        return self._arrivals.get(arrival.handoff.request.request_id) is arrival
 
     def _finish_if_whole(self, arrival: Arrival, now: float) -> None:
         if arrival.modelled_s is None or arrival.measured_s is None:
@@ -167,7 +194,7 @@ class Intake:
         handoff = arrival.handoff
         request = handoff.request
         del self._arrivals[request.request_id]
-        self._note(TransferTimes(arrival.modelled_s, arrival.measured_s, handoff.num_bytes, self.real_bytes(request)))
+        self._note(TransferTimes(arrival.modelled_s, arrival.measured_s, handoff.num_bytes, self._real_bytes(request)))
         self._calls.tell(self._peers[arrival.offer.source].release, request.request_id)
         self._on_whole(handoff, now)
 

@@ -1,29 +1,34 @@
-"""Real KV bytes: tensors in reused buffers, sealed with request id, epoch and checksum, verified on arrival."""
+"""Real KV: tensors in reused buffers, sent in groups of layers that are sealed with whose they are and a checksum."""
 
-import zlib
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+import xxhash
+from torch import Tensor
 
 from cluster.errors import TransferFailed
+from compute.kv_layout import KvLayout, Layers
 
 ByteArray = npt.NDArray[np.uint8]
 
 
 class KvSeal(NamedTuple):
-    """What a KV payload says of itself."""
+    """What a payload says of itself."""
 
     request_id: int
     epoch: int
-    """Epoch of the prefill instance that computed it."""
-    num_bytes: int
+    """Epoch of the instance that computed it."""
+    num_tokens: int
+    layers: Layers
     checksum: int
-    """CRC-32 of the bytes."""
+    """XXH3-64 of the bytes."""
 
 
 class KvPayload(NamedTuple):
@@ -34,67 +39,52 @@ class KvPayload(NamedTuple):
 
 
 class KvStore:
-    """KV tensors of the requests an instance holds. Safe to use from several threads.
+    """KV of the requests that are handed over or were received here. Safe to use from several threads.
 
-    Buffers come in powers of two and are kept for reuse: fresh memory is slow to touch for the first time.
+    Buffers come in powers of two and are kept for reuse: fresh memory is slow to touch for the first time. One
+    that somebody still writes to is not given to anybody else, even when its request has been dropped.
     """
 
     _SMALLEST = 1 << 12
 
-    def __init__(self) -> None:
+    def __init__(self, layout: KvLayout) -> None:
+        self.layout = layout
         self._lock = Lock()
-        self._free: dict[int, list[torch.Tensor]] = defaultdict(list)
-        self._held: dict[int, tuple[torch.Tensor, int]] = {}
-        """Buffer and bytes of it in use, by request."""
-        self._sealed: dict[int, Future[KvPayload]] = {}
+        self._free: dict[int, list[Tensor]] = defaultdict(list)
+        self._held: dict[int, _Holding] = {}
+        self._num_buffers = 0
         self._to_spoil = 0
-        self._pattern = torch.zeros(0, dtype=torch.int16)
 
     def held_bytes(self) -> int:
         with self._lock:
-            return sum(buffer.nbytes for buffer, _ in self._held.values())
+            return sum(holding.buffer.nbytes for holding in self._held.values())
 
     def num_buffers(self) -> int:
         """Buffers ever allocated, in use or free."""
-        with self._lock:
-            return len(self._held) + sum(map(len, self._free.values()))
+        return self._num_buffers
 
-    def bytes_of(self, request_id: int) -> ByteArray:
-        """The request's KV as it lies here: a view."""
-        with self._lock:
-            buffer, num_bytes = self._held[request_id]
-        return _bytes_of(buffer, num_bytes)
+    def expect(self, request_id: int, num_tokens: int, groups: Sequence[Layers]) -> None:
+        """Set a buffer aside; a pull that comes before a group of layers is written waits for it."""
+        holding = self._hold(request_id, num_tokens)
+        holding.sealed = {layers: Future() for layers in groups}
 
-    def expect(self, request_id: int) -> None:
-        """Announce a payload that `compute` will seal: a pull that comes early waits for it."""
-        with self._lock:
-            self._sealed[request_id] = Future()
+    def write(self, request_id: int, epoch: int, layers: Layers, fill: Callable[[Tensor], None]) -> None:
+        """Have `fill` write some layers, and seal them; nothing happens when the request has been dropped."""
+        with self._using(request_id) as holding:
+            if holding is None:
+                return
+            fill(self.layout.tensor(holding.buffer, holding.num_tokens, layers))
+            data = self._bytes(holding, layers)
+            seal = KvSeal(request_id, epoch, holding.num_tokens, layers, xxhash.xxh3_64_intdigest(data.data))
+            holding.sealed[layers].set_result(KvPayload(seal, data))
 
-    def compute(self, request_id: int, epoch: int, num_bytes: int) -> None:
-        """Stand in for the prefill kernel: write KV that only this request has, and seal it."""
-        count = num_bytes // 2
-        buffer = self._take(request_id, num_bytes)
+    def sealed(self, request_id: int, layers: Layers) -> "Future[KvPayload]":
+        """The payload of some layers; raises TransferFailed when it is not (or no longer) here."""
         with self._lock:
-            if self._pattern.numel() < count:
-                self._pattern = torch.arange(max(count, 1 << 20), dtype=torch.int32).to(torch.int16)
-            pattern = self._pattern
-        torch.add(pattern[:count], request_id % 32749, out=buffer[:count].view(torch.int16))
-        data = _bytes_of(buffer, 2 * count)
-        seal = KvSeal(request_id, epoch, 2 * count, zlib.crc32(data.data))
-        with self._lock:
-            future = self._sealed.get(request_id)
-        if future is None:
-            self.drop(request_id)
-        else:
-            future.set_result(KvPayload(seal, data))
-
-    def sealed(self, request_id: int) -> "Future[KvPayload]":
-        """The payload of a request; raises TransferFailed when it is not (or no longer) here."""
-        with self._lock:
-            future = self._sealed.get(request_id)
-        if future is None:
+            holding = self._held.get(request_id)
+        if holding is None or layers not in holding.sealed:
             raise TransferFailed(f"KV of request {request_id} is not here")
-        return future
+        return holding.sealed[layers]
 
     def spoil(self, payloads: int) -> None:
         """Damage the next so many payloads on their way out, to see whether anybody notices."""
@@ -111,42 +101,83 @@ class KvStore:
         data[len(data) // 2] ^= 1
         return KvPayload(payload.seal, data)
 
-    def keep(self, request_id: int, epoch: int, payload: KvPayload) -> None:
-        """Verify a received payload and copy it into a buffer of ours; raises TransferFailed."""
-        verify(payload, request_id, epoch)
-        size = payload.seal.num_bytes
-        buffer = self._take(request_id, size)
-        np.copyto(_bytes_of(buffer, size), payload.data)
+    def await_kv(self, request_id: int, num_tokens: int) -> None:
+        """Set a buffer aside for KV that is pulled here."""
+        self._hold(request_id, num_tokens)
+
+    def keep(self, request_id: int, epoch: int, layers: Layers, payload: KvPayload) -> None:
+        """Verify some layers that were pulled and copy them to their place; raises TransferFailed."""
+        with self._using(request_id) as holding:
+            if holding is None:
+                raise TransferFailed(f"KV of request {request_id} is not wanted any more")
+            verify(payload, KvSeal(request_id, epoch, holding.num_tokens, layers, payload.seal.checksum))
+            np.copyto(self._bytes(holding, layers), payload.data)
+
+    def tensor(self, request_id: int) -> Tensor:
+        """The whole KV of a request, in the layout's shape: a view."""
+        with self._lock:
+            holding = self._held[request_id]
+        return self.layout.tensor(holding.buffer, holding.num_tokens)
 
     def drop(self, request_id: int) -> None:
         """Give the request's buffer back; unknown requests are none of our business."""
         with self._lock:
-            self._sealed.pop(request_id, None)
-            held = self._held.pop(request_id, None)
-            if held is not None:
-                buffer, _ = held
-                self._free[buffer.nbytes].append(buffer)
+            holding = self._held.pop(request_id, None)
+            if holding is not None:
+                self._let_go(holding)
 
-    def _take(self, request_id: int, num_bytes: int) -> torch.Tensor:
-        size = max(self._SMALLEST, 1 << max(0, num_bytes - 1).bit_length())
+    def _hold(self, request_id: int, num_tokens: int) -> "_Holding":
+        num_bytes = self.layout.num_bytes(num_tokens)
+        size = max(self._SMALLEST, 1 << (num_bytes - 1).bit_length())
         with self._lock:
             free = self._free[size]
-            buffer = free.pop() if free else torch.empty(size // 2, dtype=torch.bfloat16)
-            self._held[request_id] = (buffer, num_bytes)
-        return buffer
+            self._num_buffers += not free
+            holding = _Holding(free.pop() if free else torch.empty(size, dtype=torch.uint8), num_tokens)
+            before = self._held.pop(request_id, None)
+            self._held[request_id] = holding
+            if before is not None:
+                self._let_go(before)
+        return holding
+
+    def _let_go(self, holding: "_Holding") -> None:
+        holding.num_users -= 1
+        if not holding.num_users:
+            self._free[holding.buffer.nbytes].append(holding.buffer)
+
+    @contextmanager
+    def _using(self, request_id: int) -> Iterator["_Holding | None"]:
+        with self._lock:
+            holding = self._held.get(request_id)
+            if holding is not None:
+                holding.num_users += 1
+        try:
+            yield holding
+        finally:
+            if holding is not None:
+                with self._lock:
+                    self._let_go(holding)
+
+    def _bytes(self, holding: "_Holding", layers: Layers) -> ByteArray:
+        start = self.layout.num_bytes(holding.num_tokens, Layers(0, layers.first))
+        end = self.layout.num_bytes(holding.num_tokens, Layers(0, layers.end))
+        data: ByteArray = holding.buffer.numpy()[start:end]
+        return data
 
 
-def _bytes_of(buffer: torch.Tensor, num_bytes: int) -> ByteArray:
-    data: ByteArray = buffer.view(torch.uint8).numpy()[:num_bytes]
-    return data
+class _Holding:
+    __slots__ = ("buffer", "num_tokens", "num_users", "sealed")
+
+    def __init__(self, buffer: Tensor, num_tokens: int) -> None:
+        self.buffer = buffer
+        self.num_tokens = num_tokens
+        self.num_users = 1
+        """Its request, and whoever writes right now."""
+        self.sealed: dict[Layers, Future[KvPayload]] = {}
 
 
-def verify(payload: KvPayload, request_id: int, epoch: int) -> None:
-    """Raise TransferFailed unless the payload is this request's, of this epoch, and whole."""
-    seal = payload.seal
-    if (seal.request_id, seal.epoch) != (request_id, epoch):
-        raise TransferFailed(
-            f"asked for KV of request {request_id} epoch {epoch}, got request {seal.request_id} epoch {seal.epoch}"
-        )
-    if payload.data.nbytes != seal.num_bytes or zlib.crc32(payload.data.data) != seal.checksum:
-        raise TransferFailed(f"KV of request {request_id} arrived damaged: checksum or size is wrong")
+def verify(payload: KvPayload, expected: KvSeal) -> None:
+    """Raise TransferFailed unless the payload is what was asked for, and whole."""
+    if payload.seal != expected:
+        raise TransferFailed(f"asked for KV with {expected}, got {payload.seal}")
+    if xxhash.xxh3_64_intdigest(payload.data.data) != expected.checksum:
+        raise TransferFailed(f"KV of request {expected.request_id} arrived damaged: its checksum is wrong")

@@ -38,6 +38,8 @@ class Progress:
     generated: int
     second_token_s: float
     last_token_s: float
+    text: bytes
+    """What was generated, where a model really computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Inventory:
     decoding: list[Request]
     """Their KV is here."""
     progress: list[Progress]
+    texts: dict[int, bytes]
+    """What those who ended here had generated, where a model really computes."""
     ended: FloatArray
     """(requests, metrics.records.Column): everybody who ended here."""
     step_rows: list[FloatArray]
@@ -105,6 +109,8 @@ class Snapshot:
     """Wall seconds since the last report of each instance that should be reporting."""
     ended: FloatArray = field(default_factory=lambda: np.empty((0, WIDTH)))
     """Records since the last snapshot."""
+    texts: dict[int, bytes] = field(default_factory=dict)
+    """What those who have ended since the last snapshot had generated, where a model really computes."""
     handed_over: tuple[tuple[int, int, int], ...] = ()
     """KV that has come in since the last snapshot: source, destination, tokens."""
     planner_words: str = ""

@@ -18,6 +18,8 @@ class Outbox:
         self._transfers = transfers
         self.records = Records()
         """Everybody who ended here."""
+        self.texts: dict[int, bytes] = {}
+        """What those who ended here had generated, where a model really computes."""
         self._ended: list[Request] = []
         self._received: list[int] = []
         self._samples = array("d")
@@ -27,6 +29,8 @@ class Outbox:
     def end(self, request: Request) -> None:
         self.records.add(request)
         self._ended.append(request)
+        if request.text:
+            self.texts[request.request_id] = request.text
 
     def receive(self, request: Request) -> None:
         self._received.append(request.request_id)
@@ -81,12 +85,13 @@ class Outbox:
             for request in batch.members.values():
                 here = batch.iteration - request.join_iteration
                 last = request.last_token_s if request.request_id in newcomers else batch.last_token_s
-                found.append(Progress(request.request_id, request.generated + here, request.second_token_s, last))
+                had = request.generated + here
+                found.append(Progress(request.request_id, had, request.second_token_s, last, request.text))
         standing = [one for batch in self._core.batches for one in (*batch.ready, *batch.prefilling)]
         for request in (*standing, *self._core.scheduler.waiting):
             if request.generated:
-                last = request.last_token_s
-                found.append(Progress(request.request_id, request.generated, request.second_token_s, last))
+                second, last = request.second_token_s, request.last_token_s
+                found.append(Progress(request.request_id, request.generated, second, last, request.text))
         return found
 
 

@@ -15,6 +15,7 @@ from actors.messages import Farewell, RouterHistory, Snapshot
 from actors.player import Player
 from actors.supervisor import Recovery, Supervisor, ask
 from cluster.errors import InvariantError, StalledError
+from compute.proof import wrong_texts
 from metrics.records import Column
 from metrics.run import RunResult, starved_notice, stopped_notice
 from metrics.stats import Stats
@@ -101,6 +102,8 @@ async def _run(
         )
         result = _result(scenario, player, farewells, book, usage, supervisor.recoveries)
         result.planner_words = planner_words
+        if scenario.live.compute == "tiny":
+            result.live |= _proof(scenario, trace, supervisor.texts)
         if player.stopped:
             result.notices.insert(0, stopped_notice(result.duration_s, player.num_sent, len(trace)))
         return result
@@ -209,6 +212,16 @@ def _result(
             "recoveries": [asdict(recovery) for recovery in recoveries],
         },
     )
+
+
+def _proof(scenario: Scenario, trace: Trace, texts: dict[int, bytes]) -> dict[str, int]:
+    """Check every text against that of a single process; raises InvariantError when one differs."""
+    wrong = wrong_texts(texts, trace.prompt_tokens.tolist(), scenario.seed)
+    if wrong:
+        raise InvariantError(
+            f"{len(wrong)} of {len(texts)} texts differ from a single process's, first of request {wrong[0]}"
+        )
+    return {"texts_checked": len(texts), "tokens_checked": sum(map(len, texts.values()))}
 
 
 def _late_notices(scenario: Scenario, book: RouterHistory) -> list[str]:

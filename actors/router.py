@@ -53,6 +53,8 @@ class RouterActor:
         self._ended: set[int] = set()
         self._fresh = Records()
         """Records that no snapshot has taken yet."""
+        self._texts: dict[int, bytes] = {}
+        """What ended requests had generated, until a snapshot takes it."""
         self._step_rows: list[list[list[FloatArray]]] = [[] for _ in self._names]
         self._samples: list[list[FloatArray]] = [[] for _ in self._names]
         self._transfers: list[TransferTimes] = []
@@ -152,6 +154,16 @@ class RouterActor:
         self._core.handoff_undone(instance, tracked.request)
         self._start_over(tracked, reason)
 
+    async def lease_expired(self, request_id: int, source: int) -> None:
+        """An instance has dropped KV that nobody wanted any more; if that is a mistake, prefill again."""
+        tracked = self._tracker.live.get(request_id)
+        if tracked is None or tracked.stage is not Stage.OFFERED or tracked.source != source:
+            return
+        if tracked.instance >= 0:
+            self._core.handoff_undone(tracked.instance, tracked.request)
+        self._homeless_offers = deque(one for one in self._homeless_offers if one.request.request_id != request_id)
+        self._start_over(tracked, f"its KV waited too long at {self._names[source]}")
+
     def _start_over(self, tracked: Tracked, reason: str) -> None:
         request = tracked.request
         retries = self._retries[request.request_id] = self._retries.get(request.request_id, 0) + 1
@@ -221,6 +233,8 @@ class RouterActor:
         fresh = Records()
         for request in requests:
             self._ended.add(request.request_id)
+            if request.text:
+                self._texts[request.request_id] = request.text
             for records in (fresh, self._fresh, self._records):
                 records.add(request)
         if requests:
@@ -360,6 +374,7 @@ class RouterActor:
         for index, found in inventories.items():
             for row in found.ended:
                 self._recall(row)
+            self._texts |= found.texts
             self._epochs[index], self._incarnations[index] = found.load.epoch, incarnations[index]
             self._heard_s[index] = time.monotonic()
             self._loads[index] = found.load
@@ -416,6 +431,7 @@ class RouterActor:
     async def snapshot(self) -> Snapshot:
         now = time.monotonic()
         fresh, self._fresh = self._fresh, Records()
+        texts, self._texts = self._texts, {}
         handed_over, self._handed_over = self._handed_over, []
         return Snapshot(
             now_s=self._clock.now(),
@@ -426,6 +442,7 @@ class RouterActor:
             changes=tuple(self._changes),
             silent_s={index: now - heard_s for index, heard_s in self._heard_s.items()},
             ended=fresh.copy(),
+            texts=texts,
             handed_over=tuple(handed_over),
             planner_words=self._planner_words,
         )
@@ -442,6 +459,13 @@ class RouterActor:
         while True:
             await asyncio.sleep(EXPORT_INTERVAL_S)
             await self._export()
+            self._renew_leases()
+
+    def _renew_leases(self) -> None:
+        """Of KV that has nowhere to go for the moment."""
+        for source in {offer.source for offer in self._homeless_offers} & set(self._incarnations):
+            waiting = [offer.request.request_id for offer in self._homeless_offers if offer.source == source]
+            self._calls.tell(self._instances[source].renew, waiting)
 
     async def _export(self) -> None:
         await self._try(self._exporter.put, f"router/{self._term}", self._metrics)

@@ -56,6 +56,8 @@ class Supervisor:
         self._names = instance_names(scenario)
         self._incarnations: dict[int, int] = dict.fromkeys(range(len(self._names)), 0)
         self._ended = Records()
+        self.texts: dict[int, bytes] = {}
+        """What ended requests have generated, where a model really computes."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
         self.term = 1
@@ -123,6 +125,7 @@ class Supervisor:
                 pass
             await self._successor(router)
         self._ended.values.extend(snapshot.ended.ravel().tolist())
+        self.texts |= snapshot.texts
         for index, silent_s in snapshot.silent_s.items():
             if silent_s > self._scenario.live.silence_timeout_s:
                 ray.kill(self.instances[index])

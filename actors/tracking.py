@@ -78,6 +78,7 @@ class Tracker:
             request.generated = progress.generated
             request.second_token_s = progress.second_token_s
             request.last_token_s = progress.last_token_s
+            request.text = progress.text
 
     def ended(self, request_id: int) -> Tracked | None:
         """Forget a request; None when it was not live (any more)."""

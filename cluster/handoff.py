@@ -1,7 +1,6 @@
-"""The handoff of one request's KV from prefill to decode: life cycle, lease and epoch."""
+"""The handoff of one request's KV from prefill to decode: life cycle and epoch."""
 
 from enum import IntEnum
-from math import inf
 
 from cluster.errors import InvariantError
 from cluster.request import Request, Status
@@ -32,20 +31,17 @@ TRANSITIONS: dict[HandoffState, frozenset[HandoffState]] = {
 class Handoff:
     """`epoch` is the target's when the router chose it: a target that has switched roles since refuses it.
 
-    The source keeps the KV until the pull ends or the lease runs out; a waiting target renews the lease.
+    The source keeps the KV until the pull has ended.
     """
 
-    __slots__ = ("epoch", "lease_until_s", "num_bytes", "request", "source", "state", "target")
+    __slots__ = ("epoch", "num_bytes", "request", "source", "state", "target")
 
-    def __init__(
-        self, request: Request, source: int, target: int, epoch: int, num_bytes: int, lease_until_s: float = inf
-    ) -> None:
+    def __init__(self, request: Request, source: int, target: int, epoch: int, num_bytes: int) -> None:
         self.request = request
         self.source = source
         self.target = target
         self.epoch = epoch
         self.num_bytes = num_bytes
-        self.lease_until_s = lease_until_s
         self.state = HandoffState.OFFERED
 
     def enter(self, state: HandoffState) -> None:
@@ -60,10 +56,3 @@ class Handoff:
         self.request.enter(Status.TRANSFER, now)
         if self.state is not HandoffState.MOVING:
             self.enter(HandoffState.MOVING)
-
-    def renew(self, until_s: float) -> None:
-        """Extend the lease; it never shrinks."""
-        self.lease_until_s = max(self.lease_until_s, until_s)
-
-    def expired(self, now: float) -> bool:
-        return now > self.lease_until_s

@@ -78,6 +78,7 @@ class Request:
         "second_token_s",
         "status",
         "target",
+        "text",
         "times",
     )
 
@@ -106,6 +107,8 @@ class Request:
         self.prefill_instance = -1
         self.decode_instance = -1
         self.num_preemptions = 0
+        self.text = b""
+        """What it has generated, where a model really computes."""
 
     def enter(self, status: Status, now: float) -> None:
         """Move to `status` at `now`; raises InvariantError for a move the table does not allow."""

@@ -38,6 +38,8 @@ def idle_settings(scenario: Scenario) -> Iterator[Idle]:
         yield Idle("router", "planner.policy", "arrow")
     if scenario.engine.admission == "reserve_output":
         yield Idle("engine.block_size", "engine.admission", "reserve_output")
+    if scenario.live.compute == "tiny":
+        yield Idle("live.kv_bytes_scale", "live.compute", "tiny")
     if all(scenario.hardware_of(role).pp == 1 for role in set(scenario.roles)):
         yield Idle("stage_link", "pp", "1")
     for index, phase in enumerate(scenario.workload.phases):

@@ -88,10 +88,16 @@ class LiveConfig:
 
     time_scale: float = 1.0
     """Wall seconds per scenario second: 2 is twice as slow as real time."""
+    compute: str = "none"
+    """none: steps only take their modelled time, and KV is a pattern in the model's layout. tiny: a small transformer
+    computes every chunk and token in the instances, its KV travels, and its tokens are checked at the end."""
     kv_bytes_scale: float = 0.01
-    """Share of the modelled KV bytes that is really shipped; 1.0 is the real size."""
+    """Share of a prompt's tokens whose KV is really shipped, at least one token; 1.0 is the real size, 0 ships nothing."""
     kv_budget_bytes: int = 256 * 1024 * 1024
-    """Real KV bytes a receiver lets into flight at once."""
+    """Most real KV bytes that a receiver lets into flight at once. A receiver's share of half the object store, if that
+    is less, takes its place, so that Ray never spills."""
+    kv_lease_s: float = 30.0
+    """Wall seconds for which KV waits at prefill without a word from a decode instance that wants it."""
     report_delay_s: float = 0.02
     """Wall seconds for which an instance gathers news before it reports to the router."""
     silence_timeout_s: float = 5.0
@@ -104,6 +110,10 @@ class LiveConfig:
             raise ConfigError(f"live.time_scale is {self.time_scale}; it must be above 0")
         if not 0 <= self.kv_bytes_scale <= 1:
             raise ConfigError(f"live.kv_bytes_scale is {self.kv_bytes_scale}; it must be in [0, 1]")
+        if self.compute not in ("none", "tiny"):
+            raise ConfigError(f"live.compute is {self.compute!r}; use none or tiny")
+        if not self.kv_lease_s >= 1:
+            raise ConfigError(f"live.kv_lease_s is {self.kv_lease_s}; it must be at least 1")
         if not self.report_delay_s >= 0:
             raise ConfigError(f"live.report_delay_s is {self.report_delay_s}; it must not be negative")
         if not self.silence_timeout_s >= 1:

@@ -71,14 +71,5 @@ def test_handoff_moves(old, new):
             handoff.enter(new)
 
 
-def test_a_lease_is_renewed_and_never_shortened():
-    handoff = Handoff(Request(3, 0.0, 1, 1), 0, 1, epoch=0, num_bytes=1, lease_until_s=2.0)
-    assert not handoff.expired(2.0)
-    assert handoff.expired(2.5)
-    handoff.renew(3.0)
-    handoff.renew(1.0)
-    assert handoff.lease_until_s == 3.0
-
-
 def test_a_request_that_lives_has_no_end():
     assert Request(0, 1.0, 10, 5).finished_s is nan

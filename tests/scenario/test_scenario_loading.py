@@ -89,7 +89,7 @@ def test_trace_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 FAULTS = [
     ("tpp: 1", "tpp is not a known key; did you mean pp or tp?"),
     ("engine: {token_budgt: 4}", "engine.token_budgt is not a known key; did you mean token_budget?"),
-    ("live: {zzz: 4}", "live.zzz is not a known key; use kv_budget_bytes, kv_bytes_scale, metrics_host, metrics_port, report_delay_s, silence_timeout_s, time_scale"),
+    ("live: {zzz: 4}", "live.zzz is not a known key; use compute, kv_budget_bytes, kv_bytes_scale, kv_lease_s, metrics_host, metrics_port, report_delay_s, silence_timeout_s, time_scale"),
     ("1: 2", "1 is not a known key; use engine, gpu, gpu_link, gpus_per_node, handoff, hardware, instances, link, live, max_context, "
      "model, name, planner, power_cap, pp, router, sample_interval_s, seed, slo, stage_link, tp, workload"),
     ("tp: true", "tp is true, expected an integer"),

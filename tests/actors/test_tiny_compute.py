@@ -1,0 +1,60 @@
+"""A model that really computes, spread over processes: every token is that of a single process."""
+
+import pytest
+
+from actors.replay import replay
+from cluster.request import Status
+from metrics.records import Column
+from metrics.run import RunResult
+from scenario.loading import load_scenario
+from scenario.requests import requests_of
+
+pytestmark = pytest.mark.ray
+
+SCENARIO = {
+    "workload.phases": [
+        {
+            "name": "short",
+            "duration_s": 4,
+            "request_rate": 6,
+            "prompt": {"mean": 60, "maximum": 120},
+            "output": {"mean": 80, "maximum": 120},
+        }
+    ],
+    "planner.policy": "static",
+    "live.compute": "tiny",
+    "live.metrics_port": 0,
+    "live.silence_timeout_s": 20.0,
+}
+
+
+def computed(ray_address: str, **changes: object) -> RunResult:
+    """A run; `replay` itself raises when a text is not that of a single process."""
+    scenario = load_scenario("demo", {**SCENARIO, **changes})
+    trace, too_long, _ = requests_of(scenario)
+    result = replay(scenario, trace, too_long, address=ray_address, on_start=lambda _: None, watch=lambda _: None)
+    assert (result.records[:, Column.STATUS] == Status.FINISHED).all()
+    assert result.live["texts_checked"] == result.num_requests
+    assert result.live["tokens_checked"] == result.records[:, Column.OUTPUT_TOKENS].sum()
+    return result
+
+
+def test_disaggregated(ray_address: str) -> None:
+    result = computed(ray_address)
+    assert result.live["kv_payloads_verified"] == (result.records[:, Column.OUTPUT_TOKENS] > 1).sum()
+
+
+def test_in_chunks_and_after_preemption(ray_address: str) -> None:
+    """Chunks of at most 48 tokens, and room for 368, so that some have to yield and are computed again."""
+    changes = {
+        "model": "llama-3-8b",
+        "tp": 1,
+        "gpu.memory_bytes": 17.9e9,
+        "instances": {"prefill": 0, "decode": 0, "mixed": 2},
+        "engine.policy": "chunked_prefill",
+        "engine.token_budget": 48,
+        "engine.admission": "preempt_recompute",
+    }
+    result = computed(ray_address, **changes)
+    assert result.records[:, Column.NUM_PREEMPTIONS].sum() > 0
+    assert result.num_transfers == 0
