@@ -18,9 +18,9 @@ from cluster.errors import ConfigError
 
 if TYPE_CHECKING:
     from scenario.spec import Scenario
+    from sim.placement.answer import Answer
     from sim.placement.machine import GpuPool
     from sim.placement.question import Question
-    from sim.placement.search import Answer
 
 DESCRIPTION = """Find the instances that serve a workload within its SLOs for the fewest GPUs, dollars or watts.
 
@@ -61,6 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budgets", type=int, nargs="+", metavar="TOKENS", help="token budgets of chunked prefill to try"
     )
     group.add_argument("--target", type=float, metavar="SHARE", help="requests that must be good (default: the SLO's)")
+    group.add_argument(
+        "--headroom", type=float, default=0.05, metavar="SHARE", help="a plan must hold so much more (default: 0.05)"
+    )
+    group.add_argument("--only", choices=("colocated", "disaggregated"), help="search no other kind of plan")
     add_parallel_arguments(parser)
     cache = parser.add_argument_group("cache").add_mutually_exclusive_group()
     cache.add_argument("--cache-dir", metavar="DIR", help="keep results here (default: ~/.cache/baton)")
@@ -98,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 def question_of(arguments: argparse.Namespace) -> "Question":
     """What the command line asks; raises ConfigError."""
     from scenario.loading import load_scenario
-    from sim.placement.question import CHUNK_BUDGETS, Question
+    from sim.placement.question import CHUNK_BUDGETS, KINDS, Question
     from sim.sustain import Sampling
     from sim.traffic import Traffic
 
@@ -124,6 +128,8 @@ def question_of(arguments: argparse.Namespace) -> "Question":
         request_rate=rate,
         max_usd_per_hour=arguments.max_usd_per_hour,
         max_watts=arguments.max_watts,
+        headroom=arguments.headroom,
+        kinds=KINDS if arguments.only is None else (arguments.only,),
         budgets=tuple(arguments.budgets or CHUNK_BUDGETS),
         sampling=Sampling(counted, 4 * counted) if counted else sampling,
     )

@@ -8,7 +8,7 @@ from sim.placement.machine import Machine
 from sim.placement.plan import Group, Plan, instances_for
 from sim.placement.question import Question
 
-COLOCATED, DISAGGREGATED, NEAR = "colocated", "disaggregated", "in units"
+COLOCATED, DISAGGREGATED, NEAR = "colocated", "disaggregated", "node units"
 
 Found = Sequence[Group]
 """Options that carry something, with a count of 1."""
@@ -51,6 +51,11 @@ def cost_of(question: Question, plan: Plan) -> float:
     return plan.units * sum(group.count * question.cost(group.machine) for group in plan.groups)
 
 
+def best_of(plans: Iterable[Plan], kind: str) -> Plan | None:
+    """The first of a kind: colocated, or disaggregated in any design."""
+    return next((plan for plan in plans if (plan.design == COLOCATED) == (kind == COLOCATED)), None)
+
+
 def excess(question: Question, plan: Plan) -> str:
     """Which limit of the question the plan breaks, or why it cannot hold, in words; empty when neither."""
     if plan.failure:
@@ -75,7 +80,7 @@ def excess(question: Question, plan: Plan) -> str:
 def _two_pools(question: Question, prefill: Group, decode: Group) -> Plan | None:
     """DistServe's Algorithm 1: as many of each as the rate needs. Splitwise's designs where kinds of GPUs differ."""
     plan = Plan(_pools_name(question, prefill.machine, decode.machine), (prefill, decode))
-    rate = question.request_rate
+    rate = question.sized_for
     if rate is not None:
         return plan.with_counts(
             {"prefill": instances_for(rate, prefill.goodput), "decode": instances_for(rate, decode.goodput)}
@@ -118,8 +123,8 @@ def _unit(question: Question, prefill: Group, decode: Group) -> Plan | None:
 
 def _replicas(question: Question, group: Group) -> Plan | None:
     plan = Plan(COLOCATED, (group,))
-    if question.request_rate is not None:
-        return plan.with_counts({"mixed": instances_for(question.request_rate, group.goodput)})
+    if question.sized_for is not None:
+        return plan.with_counts({"mixed": instances_for(question.sized_for, group.goodput)})
     count = _most_copies(question, plan)
     return plan.with_counts({"mixed": count}) if count else None
 
@@ -127,8 +132,8 @@ def _replicas(question: Question, group: Group) -> Plan | None:
 def _replicated(question: Question, unit: Plan) -> Plan | None:
     """As many copies of a unit as the rate needs, or as the limits allow; None when they allow none."""
     each = replace(unit, units=1).carries
-    if question.request_rate is not None:
-        return replace(unit, units=instances_for(question.request_rate, each))
+    if question.sized_for is not None:
+        return replace(unit, units=instances_for(question.sized_for, each))
     copies = _most_copies(question, replace(unit, units=1))
     return replace(unit, units=copies) if copies else None
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from metrics.figure import GREEN, ROLE_COLORS, Figure, figure, line, line_style, mark
+from sim.placement.answer import Answer
 from sim.placement.designs import cost_of
 from sim.placement.plan import Plan, instances_for
 from sim.placement.question import Question
-from sim.placement.search import Answer
 from sim.placement.words import UNITS, plan_in_words
 
 _REACH = 2.0

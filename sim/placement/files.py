@@ -1,4 +1,7 @@
-"""The folder of a plan: report.html, plan.json, and scenario.yaml, which `simulate` and `replay` run as it is."""
+"""The folder of a plan: report.html, plan.json, and scenarios that `simulate` and `replay` run as they are.
+
+scenario.yaml is the recommended one; colocated.yaml and disaggregated.yaml are the best of either kind.
+"""
 
 from dataclasses import asdict, replace
 from html import escape
@@ -10,11 +13,12 @@ from metrics.page import plots, render_page, table
 from metrics.summary import baton_version
 from scenario.loading import dump_scenario
 from scenario.spec import Scenario
+from sim.placement.answer import Answer
+from sim.placement.designs import best_of
 from sim.placement.figures import answer_figures
 from sim.placement.fitting import FRESH_SEEDS
 from sim.placement.plan import Plan
-from sim.placement.question import Question
-from sim.placement.search import Answer
+from sim.placement.question import KINDS, Question
 from sim.placement.words import (
     OPTION_COLUMNS,
     PLAN_COLUMNS,
@@ -40,25 +44,30 @@ class PlanFolder:
         check_folder(self.path, index=INDEX, schema=SCHEMA)
 
     def write(self, answer: Answer) -> None:
-        scenario = dump_scenario(recommended_scenario(answer))
+        best = {kind: best_of(answer.plans, kind) for kind in KINDS}
+        scenario = dump_scenario(scenario_of(answer.question, answer.plans[0]))
         write_files(
             self.path,
             {
                 "scenario.yaml": [scenario.encode()],
+                **{
+                    f"{kind}.yaml": None
+                    if plan is None
+                    else [dump_scenario(scenario_of(answer.question, plan)).encode()]
+                    for kind, plan in best.items()
+                },
                 "report.html": [render_answer(answer, scenario)],
                 INDEX: [to_json(as_json(answer))],
             },
         )
 
 
-def recommended_scenario(answer: Answer) -> Scenario:
-    """The recommended cluster (or one of its units) with its share of the traffic, drawn with a fresh seed."""
-    question, plan = answer.question, answer.plans[0]
-    check = plan.check
-    assert check is not None
+def scenario_of(question: Question, plan: Plan) -> Scenario:
+    """The cluster of a plan that held (or one of its units) with its share of the traffic, drawn with a fresh seed."""
+    assert plan.check is not None
     base = question.scenario
     whole = plan.scenario(base, question.gpus_per_node)
-    share = at_rate(whole, check.request_rate / plan.units, question.sampling.max_requests)
+    share = at_rate(whole, question.load_of(plan.check.request_rate) / plan.units, question.sampling.max_requests)
     return replace(share, seed=base.seed + FRESH_SEEDS[0])
 
 
@@ -71,6 +80,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "question": question_in_words(question),
         "objective": question.objective,
         "request_rate": question.request_rate,
+        "headroom": question.headroom,
         "slo": asdict(question.scenario.slo),
         "recommendation": recommendation(answer),
         "comparison": who_wins(answer),
@@ -107,7 +117,7 @@ def _plan_json(question: Question, plan: Plan) -> dict[str, Any]:
         "usd_per_hour": plan.usd_per_hour or None,
         "watts": plan.watts or None,
         "goodput_per_gpu": plan.goodput_per_gpu,
-        "rounding_loss": plan.rounding_loss(question.request_rate) if question.request_rate is not None else None,
+        "rounding_loss": None if question.sized_for is None else plan.rounding_loss(question.sized_for),
         "carries": plan.carries,
         "short_first": plan.limit,
         "check": None if plan.check is None else asdict(plan.check),

@@ -38,7 +38,7 @@ class FitTask:
             "kind": "fit",
             "scenario": {**to_plain(plan.scenario(question.scenario, question.gpus_per_node)), "name": ""},
             "plan": [plan.units, plan.is_unit, plan.carries, plan.simulated_rate],
-            "request_rate": question.request_rate,
+            "sized_for": question.sized_for,
             "costs": [question.cost(group.machine) for group in plan.groups],
             "relative_tolerance": question.relative_tolerance,
             "sampling": asdict(question.sampling),
@@ -74,12 +74,12 @@ def fit(task: FitTask) -> Fit:
     """Simulate a plan as a whole. SLOs it cannot meet are an answer, not an error."""
     plan, question = task.plan, task.question
     try:
-        if question.request_rate is None:
+        if question.sized_for is None:
             fitted = _highest(plan, question)
         elif plan.is_unit:
-            fitted = _units(plan, question, question.request_rate)
+            fitted = _units(plan, question, question.sized_for)
         else:
-            fitted = _instances(plan, question, question.request_rate)
+            fitted = _instances(plan, question, question.sized_for)
     except UserError as error:
         fitted = replace(plan, failure=str(error))
     return Fit(

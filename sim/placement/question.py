@@ -8,6 +8,8 @@ from sim.placement.machine import GpuPool, Machine
 from sim.sustain import Sampling
 
 OBJECTIVES = ("gpus", "usd", "watts", "rate")
+KINDS = ("colocated", "disaggregated")
+"""Of plans: prefill and decode on the same instances, or on different ones (in two pools or on the same nodes)."""
 CHUNK_BUDGETS = (256, 512, 1024, 2048)
 TOKEN_POWER_CAP = 0.7
 """Of Splitwise's HHcap design: decode needs no more (section IV-G)."""
@@ -26,6 +28,10 @@ class Question:
     objective: str = "gpus"
     request_rate: float | None = None
     """Requests/s to serve; None with the objective `rate`."""
+    headroom: float = 0.05
+    """How much more than that a plan must hold: close to the most it can, chance decides which seeds it holds."""
+    kinds: tuple[str, ...] = KINDS
+    """Kinds of plans to search."""
     max_usd_per_hour: float | None = None
     max_watts: float | None = None
     """Of all GPUs, by board power limit and cap."""
@@ -41,6 +47,11 @@ class Question:
             raise ConfigError("give a request rate to serve, or the objective rate to find the highest; not both")
         if self.request_rate is not None and not self.request_rate > 0:
             raise ConfigError(f"request_rate is {self.request_rate:g}; it must be above 0")
+        if not 0 <= self.headroom < 10:
+            raise ConfigError(f"headroom is {self.headroom:g}; it must be a share of the rate, like 0.05 for 5 % more")
+        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        if unknown or not self.kinds:
+            raise ConfigError(f"kinds of plans are {', '.join(unknown) or 'none'}; use one of {', '.join(KINDS)}")
         if not self.pools:
             raise ConfigError("there is no GPU to plan with; name some, like h100-sxm:16")
         if self.gpus_per_node < 1:
@@ -60,6 +71,15 @@ class Question:
                     raise ConfigError(
                         f"gpu {pool.gpu.name} has no {name}, which this objective or limit counts; set it in its file"
                     )
+
+    @property
+    def sized_for(self) -> float | None:
+        """Requests/s that a plan must hold: with the headroom."""
+        return None if self.request_rate is None else self.request_rate * (1 + self.headroom)
+
+    def load_of(self, held: float) -> float:
+        """Requests/s to give to a plan that held so many: the rest is headroom."""
+        return held / (1 + self.headroom)
 
     @property
     def counts_usd(self) -> bool:

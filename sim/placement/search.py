@@ -5,21 +5,23 @@ it must for its role to cost no more than `_SLACK` times the best so far: a sing
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import floor, inf
 from typing import Any, Protocol, TypeVar
 
 from cluster.errors import ConfigError
 from cluster.role import Role
+from sim.placement.answer import Answer
 from sim.placement.bounds import upper_bound
 from sim.placement.cache import ResultCache
-from sim.placement.designs import COLOCATED, excess, plans_of, rank_of, ranked
+from sim.placement.designs import COLOCATED, DISAGGREGATED, excess, plans_of, rank_of, ranked
 from sim.placement.evaluation import Evaluation, EvaluationTask, evaluate
 from sim.placement.fitting import Fit, FitTask, fit
 from sim.placement.machine import Infeasible, segments, shapes
 from sim.placement.option import Option, colocated, halves
 from sim.placement.plan import Group, Plan, instances_for
 from sim.placement.question import Question
+from sim.placement.words import what_is_missing
 from sim.traffic import Traffic
 
 _SLACK = 1.25
@@ -60,21 +62,6 @@ Progress = Callable[[int, str], None]
 """Told how many of `PlanSearch.num_steps` are done, and the best plan so far in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """All lists are ranked. `plans` held when simulated as wholes with fresh seeds; `guesses` go by the goodput of
-    single instances and were not simulated, for something of their design is as good.
-    """
-
-    question: Question
-    plans: list[Plan]
-    guesses: list[Plan]
-    beyond: list[tuple[Plan, str]]
-    """Plans that break a limit of the question, and which."""
-    evaluated: list[tuple[Option, Evaluation]]
-    infeasible: list[Infeasible]
-
-
 class PlanSearch:
     """One search; `run` does it. Raises ConfigError, with what is missing, when no plan is feasible."""
 
@@ -112,7 +99,7 @@ class PlanSearch:
             infeasible=self._infeasible,
         )
         if not answer.plans:
-            raise ConfigError(_what_is_missing(answer))
+            raise ConfigError(what_is_missing(answer))
         return answer
 
     def _options(self) -> list[list[Option]]:
@@ -123,7 +110,12 @@ class PlanSearch:
             machines, unfit = shapes(question.scenario.model, pool, question.gpus_per_node)
             self._infeasible += unfit
             spread = segments(question.scenario.model, pool, question.gpus_per_node)
-            for option in [*halves(question, machines, spread), *colocated(question, machines)]:
+            options: list[Option] = []
+            if DISAGGREGATED in question.kinds:
+                options += halves(question, machines, spread)
+            if COLOCATED in question.kinds:
+                options += colocated(question, machines)
+            for option in options:
                 competing.setdefault((option.role, option.is_near), []).append(option)
         return list(competing.values())
 
@@ -155,7 +147,7 @@ class PlanSearch:
         if not rivals or (option.machine.pp == 1 and not option.is_unusual):
             return None
         cost = question.cost(option.machine)
-        rate = question.request_rate
+        rate = question.sized_for
         if rate is None:
             return cost * max(other / price for price, other in rivals) / _SLACK
         best = min(price * instances_for(rate, other) for price, other in rivals)
@@ -293,26 +285,3 @@ def _distinct(plans: Sequence[Plan]) -> list[Plan]:
         if key not in kept or kept[key].check is None:
             kept[key] = plan
     return list(kept.values())
-
-
-def _what_is_missing(answer: Answer) -> str:
-    question = answer.question
-    rate = question.request_rate
-    wanted = "any load" if rate is None else f"{rate:g} req/s"
-    if answer.guesses:
-        plan = answer.guesses[0]
-        return (
-            f"no plan held at {wanted} within {_MOST_ROUNDS} rounds of simulation: the last, {plan.counts}, lacks "
-            f"{plan.limit}; allow more GPUs, a lower rate or looser SLOs"
-        )
-    if answer.beyond:
-        plan, why = min(answer.beyond, key=lambda one: rank_of(question, one[0]))
-        return f"no plan for {wanted} is within the limits: the least, {plan.counts}, {why}; raise it or lower the rate"
-    if not answer.evaluated:
-        return f"{question.scenario.model.name} fits on no machine: {'; '.join(f'{one.what}, {one.reason}' for one in answer.infeasible)}"
-    able = {option.role for option, evaluation in answer.evaluated if evaluation.request_rate}
-    if "mixed" in able or {"prefill", "decode"} <= able:
-        return "not even the smallest plan is within the limits; allow more GPUs, dollars or watts"
-    unable = [(option, evaluation.reason) for option, evaluation in answer.evaluated if option.role not in able]
-    option, reason = max(unable, key=lambda one: (one[0].role == "prefill", one[0].machine.num_gpus))
-    return f"no kind of instance serves {question.scenario.model.name} within its SLOs; the largest, {option.label}: {reason}"

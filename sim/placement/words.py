@@ -1,12 +1,12 @@
 """An answer in words: rows of plans, the recommendation, who wins by how much, and what cannot be."""
 
 from metrics.facts import number, percent
-from sim.placement.designs import COLOCATED, cost_of
+from sim.placement.answer import Answer
+from sim.placement.designs import COLOCATED, DISAGGREGATED, best_of, cost_of, rank_of
 from sim.placement.evaluation import Evaluation
 from sim.placement.option import Option
 from sim.placement.plan import Plan
 from sim.placement.question import Question
-from sim.placement.search import Answer
 
 PLAN_COLUMNS = ("plan", "instances", "GPUs", "$/h", "kW", "req/s per GPU", "rounding", "carries", "good", "short first")
 OPTION_COLUMNS = ("instance", "GPUs", "req/s", "per GPU", "short first, or why not")
@@ -22,13 +22,17 @@ def question_in_words(question: Question) -> str:
     within = f"{100 * slo.attainment:g} % of requests within {' and '.join(targets)}" if targets else "no SLO"
     there = ", ".join(f"{pool.count} {pool.gpu.name}" for pool in question.pools)
     rate = question.request_rate
-    wanted = "the highest rate" if rate is None else f"{number(rate)} req/s for the fewest {UNITS[question.objective]}"
+    wanted = (
+        "the highest rate"
+        if rate is None
+        else f"{_rate_in_words(question, rate)} for the fewest {UNITS[question.objective]}"
+    )
     return f"{scenario.model.name}, {wanted}, {within}; on {there} in nodes of {question.gpus_per_node}"
 
 
 def plan_row(question: Question, plan: Plan) -> tuple[str, ...]:
     """Values of PLAN_COLUMNS."""
-    rate = question.request_rate or plan.carries
+    rate = question.sized_for
     return (
         design_in_words(plan),
         plan.counts,
@@ -36,7 +40,7 @@ def plan_row(question: Question, plan: Plan) -> tuple[str, ...]:
         number(plan.usd_per_hour or None),
         number(plan.watts / 1e3 or None),
         number(plan.goodput_per_gpu),
-        f"+{100 * plan.rounding_loss(rate):.0f} %" if question.request_rate is not None else "-",
+        "-" if rate is None else f"+{100 * plan.rounding_loss(rate):.0f} %",
         number(plan.carries),
         "not simulated" if plan.check is None else percent(plan.check.attainment),
         plan.limit,
@@ -56,20 +60,21 @@ def recommendation(answer: Answer) -> str:
     plan = answer.plans[0]
     check = plan.check
     assert check is not None
+    served = answer.question.load_of(check.request_rate)
     return (
-        f"Recommended: {plan_in_words(plan)}. Simulated as a whole with "
-        f"{check.num_seeds} fresh seeds it holds {number(check.request_rate)} req/s, with {percent(check.attainment)} of "
-        "requests good in the worst run."
+        f"Recommended for {number(served)} req/s: {plan_in_words(plan)}. Simulated as a whole with {check.num_seeds} fresh "
+        f"seeds it holds {number(check.request_rate)} req/s, with {percent(check.attainment)} of requests good in the worst run."
     )
 
 
 def who_wins(answer: Answer) -> str:
     """Disaggregated against colocated, whichever it is."""
-    apart = next((plan for plan in answer.plans if plan.design != COLOCATED), None)
-    colocated = next((plan for plan in answer.plans if plan.design == COLOCATED), None)
+    question = answer.question
+    if len(question.kinds) == 1:
+        return f"Only {question.kinds[0]} plans were searched."
+    apart, colocated = best_of(answer.plans, DISAGGREGATED), best_of(answer.plans, COLOCATED)
     if apart is None or colocated is None:
         return f"No {'disaggregated' if apart is None else 'colocated'} plan held."
-    question = answer.question
     if question.request_rate is None:
         ours, theirs, unit, better = apart.carries, colocated.carries, "req/s", "more"
         is_ours, margin = ours > theirs, max(ours, theirs) / min(ours, theirs) - 1
@@ -94,6 +99,30 @@ def cut_short(answer: Answer) -> str:
     )
 
 
+def what_is_missing(answer: Answer) -> str:
+    """Why an answer has no plan that held, and what would give one."""
+    question = answer.question
+    rate = question.request_rate
+    wanted = "any load" if rate is None else _rate_in_words(question, rate)
+    if answer.guesses:
+        plan = answer.guesses[0]
+        return (
+            f"no plan for {wanted} held when simulated: in the last, {plan.counts}, what is short is {plan.limit}; "
+            "allow more GPUs, a lower rate or looser SLOs"
+        )
+    if answer.beyond:
+        plan, why = min(answer.beyond, key=lambda one: rank_of(question, one[0]))
+        return f"no plan for {wanted} is within the limits: the least, {plan.counts}, {why}; raise the limit, lower the rate or loosen the SLOs"
+    if not answer.evaluated:
+        return f"{question.scenario.model.name} fits on no machine: {'; '.join(f'{one.what}, {one.reason}' for one in answer.infeasible)}"
+    able = {option.role for option, evaluation in answer.evaluated if evaluation.request_rate}
+    if "mixed" in able or {"prefill", "decode"} <= able:
+        return "not even the smallest plan is within the limits; allow more GPUs, dollars or watts"
+    unable = [(option, evaluation.reason) for option, evaluation in answer.evaluated if option.role not in able]
+    option, reason = max(unable, key=lambda one: (one[0].role == "prefill", one[0].machine.num_gpus))
+    return f"no kind of instance serves {question.scenario.model.name} within its SLOs; the largest, {option.label}: {reason}"
+
+
 def option_row(option: Option, evaluation: Evaluation) -> tuple[str, ...]:
     """Values of OPTION_COLUMNS."""
     rate, gpus = evaluation.request_rate, option.machine.num_gpus
@@ -104,6 +133,11 @@ def option_row(option: Option, evaluation: Evaluation) -> tuple[str, ...]:
         number(None if rate is None else rate / gpus),
         evaluation.limit if rate is not None else evaluation.reason,
     )
+
+
+def _rate_in_words(question: Question, rate: float) -> str:
+    headroom = f" and {100 * question.headroom:g} % headroom" if question.headroom else ""
+    return f"{number(rate)} req/s{headroom}"
 
 
 def _targets(question: Question) -> dict[str, float]:

@@ -18,6 +18,7 @@ from metrics.slo import SloSpec
 from scenario.build import build_cost, kv_capacity
 from scenario.loading import load_scenario, load_spec
 from scenario.spec import HandoffConfig
+from sim.placement.answer import Answer
 from sim.placement.bounds import upper_bound
 from sim.placement.cache import ResultCache
 from sim.placement.designs import COLOCATED, DISAGGREGATED, NEAR, excess, plans_of
@@ -27,7 +28,6 @@ from sim.placement.machine import GpuPool, Machine, segments, shapes
 from sim.placement.option import Option
 from sim.placement.plan import Check, Group, Plan, instances_for
 from sim.placement.question import Question
-from sim.placement.search import Answer
 from sim.placement.words import who_wins
 from sim.probe import Probe
 from sim.queueing import simulated_ttft_s, single_ttft_s
@@ -53,7 +53,7 @@ def group(role, goodput, count=1, is_near=False, **shape):
 
 
 def question(**changes):
-    base = {"scenario": load_scenario("demo"), "pools": (pool("h100-sxm", 64),), "request_rate": 10.0}
+    base = {"scenario": load_scenario("demo"), "pools": (pool("h100-sxm", 64),), "request_rate": 10.0, "headroom": 0.0}
     return Question(**{**base, **changes})
 
 
@@ -326,7 +326,9 @@ def test_a_plan_whose_slos_the_whole_cannot_meet_is_set_aside():
     """Prefill alone and decode alone are fast enough; together the E2E target is out of reach."""
     scenario = one_size(slo={"e2e_ms": 315}, link="ideal")
     plan = Plan(DISAGGREGATED, (group("prefill", 20.0), group("decode", 50.0)))
-    asked = Question(scenario=scenario, pools=(pool("h100-sxm", 8),), request_rate=1.0, sampling=Sampling(50, 50))
+    asked = Question(
+        scenario=scenario, pools=(pool("h100-sxm", 8),), request_rate=1.0, headroom=0.0, sampling=Sampling(50, 50)
+    )
     halves = ((prefill_alone, first_tokens_only), (decode_alone, None))
     assert all(unloaded(Probe(half(scenario), trim=trim)).attainment == 1 for half, trim in halves)
     made = fit(FitTask(plan, asked)).applied(plan)
