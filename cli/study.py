@@ -23,9 +23,13 @@ R = TypeVar("R")
 
 STUDIES = {
     "budget": "token budgets of chunked prefill, from prompts that starve to decodes that stall",
+    "exercises": "the lecture's exercises, by the functions that everything else here uses",
     "lossless": "whole and chunked prefill of a real, tiny model: the same logits and tokens, more KV reads",
+    "queueing": "a prefill instance as a queue: tensor parallelism or a pipeline",
     "shift": "static splits against the load planner on the demo's shifting workload",
     "stall": "a long prompt among running decodes, under three colocated policies",
+    "steptime": "what a prompt costs the decodes in its step, and what chunks cost a prompt",
+    "transfer": "how big the KV of a prompt is, and how long it takes to move",
 }
 A_CLAIM_DIFFERS = 2
 

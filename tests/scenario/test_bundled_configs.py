@@ -16,30 +16,36 @@ HERE = Path(__file__).parent
 
 PUBLISHED_PARAMS = {
     "bloom-176b": 176.2e9,
+    "falcon-180b": 179.5e9,
     "llama-2-70b": 69.0e9,
     "llama-2-7b": 6.74e9,
     "llama-3-70b": 70.6e9,
     "llama-3-8b": 8.03e9,
+    "mistral-7b": 7.24e9,
     "mixtral-8x7b": 46.7e9,
     "opt-13b": 12.85e9,
     "opt-175b": 175e9,
     "opt-66b": 66e9,
     "qwen2.5-32b": 32.8e9,
     "qwen2.5-7b": 7.62e9,
+    "yi-34b": 34.39e9,
 }
 
 KV_BYTES_PER_TOKEN = {
     "bloom-176b": 4_014_080,
+    "falcon-180b": 163_840,
     "llama-2-70b": 327_680,
     "llama-2-7b": 524_288,
     "llama-3-70b": 327_680,
     "llama-3-8b": 131_072,
+    "mistral-7b": 131_072,
     "mixtral-8x7b": 131_072,
     "opt-13b": 819_200,
     "opt-175b": 4_718_592,
     "opt-66b": 2_359_296,
     "qwen2.5-32b": 262_144,
     "qwen2.5-7b": 57_344,
+    "yi-34b": 245_760,
 }
 
 
