@@ -17,6 +17,7 @@ from actors.planner import PlannerActor
 from actors.router import RouterActor
 from cluster.errors import ConfigError
 from cluster.role import Role
+from planner.tools import Tools
 from scenario.build import Placement
 from scenario.spec import Scenario
 
@@ -91,8 +92,8 @@ def _no_cluster(address: str, reason: str) -> str:
 class Deployment:
     """Creates the actors of one run. Instances of one modelled node share a bundle, bundles spread over Ray's nodes."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
+    def __init__(self, scenario: Scenario, tools: Tools) -> None:
+        self._scenario, self._tools = scenario, tools
         self._spec = ray.put(scenario)
         self._nodes = Placement(scenario).nodes
         self._group = self._reserve()
@@ -125,7 +126,7 @@ class Deployment:
         return self._create(RouterActor, self._spec)
 
     def planner(self) -> Any:
-        return self._create(PlannerActor, self._spec)
+        return self._create(PlannerActor, self._tools)
 
     def exporter(self, port: int) -> Any:
         """Its port is settled by `start`; a successor takes the port of the one before."""

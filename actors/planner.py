@@ -12,16 +12,15 @@ from actors.calls import Calls
 from actors.clock import Clock
 from metrics.prometheus import MetricStore
 from planner.planner import Planner
-from scenario.build import planner_tools
-from scenario.spec import Scenario
+from planner.tools import Tools
 
 
 class PlannerActor:
     """Runs the same policy as the simulator; the router carries out its orders."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._interval_s = scenario.planner.interval_s
-        self._planner = Planner(planner_tools(scenario))
+    def __init__(self, tools: Tools) -> None:
+        self._interval_s = tools.config.interval_s
+        self._planner = Planner(tools)
         self._metrics = MetricStore()
         self._calls = Calls()
         self._words: list[tuple[float, str]] = []

@@ -19,7 +19,8 @@ from compute.proof import wrong_texts
 from metrics.records import Column
 from metrics.run import RunResult, starved_notice, stopped_notice
 from metrics.stats import Stats
-from scenario.build import instance_names, kv_capacity
+from planner.tools import Tools
+from scenario.build import instance_names, kv_capacity, planner_tools
 from scenario.loading import to_plain
 from scenario.spec import Scenario
 from workload.trace import Trace
@@ -47,16 +48,22 @@ def replay(
     on_start: Callable[[str], None],
     watch: Watcher,
     stopped: Callable[[], bool] = lambda: False,
+    tools: Tools | None = None,
     disturb: Disturb | None = None,
 ) -> RunResult:
     """Run a scenario on Ray. `on_start` gets the metrics URL, `watch` a snapshot twice a second.
 
     stopped: asked twice a second; once it answers True nothing more is sent, requests under way have a few seconds
-    to end and the others are cancelled. disturb: a coroutine function that runs along and injects faults. Raises
+    to end and the others are cancelled. tools: what the planner's policies may use, if they need any that simulate.
+    disturb: a coroutine function that runs along and injects faults. Raises
     ConfigError when Ray or the metrics port cannot be had, StalledError when requests stop ending.
     """
     with connected(address):
-        supervisor = Supervisor(scenario, clock_of=lambda: Clock(time.time() + START_DELAY_S, scenario.live.time_scale))
+        supervisor = Supervisor(
+            scenario,
+            tools or planner_tools(scenario),
+            clock_of=lambda: Clock(time.time() + START_DELAY_S, scenario.live.time_scale),
+        )
         return asyncio.run(_run(scenario, trace, too_long, supervisor, on_start, watch, stopped, disturb))
 
 

@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import ray.exceptions
 
 from actors.calls import Calls
 from actors.clock import Clock
+from actors.demand import DemandBook
 from actors.messages import Inventory, Offer, Report, RouterHistory, Serving, Snapshot, TransferTimes
 from actors.tracking import Stage, Tracked, Tracker, rewind
 from cluster.load import LoadView
@@ -24,6 +26,7 @@ from metrics.history import RoleHistory
 from metrics.prometheus import MetricStore
 from metrics.records import WIDTH, Column, FloatArray, Records
 from metrics.watch import observe_requests
+from planner.arrow import ArrowRouter
 from planner.decision import How, RoleOrder
 from planner.observation import Observation
 from scenario.build import build_router, instance_names
@@ -65,6 +68,7 @@ class RouterActor:
         self._retries: dict[int, int] = {}
         self._num_sent = self._num_good = self._num_refused = self._num_ignored = 0
         self._recomputed_tokens = 0
+        self._demand = DemandBook(scenario)
         self._changes: deque[str] = deque(maxlen=5)
         self._handed_over: list[tuple[int, int, int]] = []
         self._planner_words = ""
@@ -89,6 +93,7 @@ class RouterActor:
             self._num_sent += 1
             if request.status is Status.ARRIVED:
                 self._tracker.add(request)
+                self._demand.arrive(request)
                 self._route_prompt(request)
             else:
                 self._record([request])
@@ -101,6 +106,7 @@ class RouterActor:
         else:
             self._tracker.sent(request.request_id, choice.instance)
             self._calls.spawn(self._submit(choice.instance, request))
+            self._flip()
 
     async def _submit(self, instance: int, request: Request) -> None:
         epoch = self._epochs.get(instance, -1)
@@ -206,6 +212,7 @@ class RouterActor:
             self._tracker.ended(request.request_id)
             ended.append(request)
         self._record(ended)
+        self._flip()
 
     def _keep(
         self, index: int, step_rows: list[FloatArray], samples: FloatArray, transfers: list[TransferTimes]
@@ -238,7 +245,9 @@ class RouterActor:
             for records in (fresh, self._fresh, self._records):
                 records.add(request)
         if requests:
-            self._num_good += observe_requests(self._metrics, fresh.table(), self._scenario.slo)
+            rows = fresh.table()
+            self._demand.end(rows)
+            self._num_good += observe_requests(self._metrics, rows, self._scenario.slo)
 
     # Cancelling.
 
@@ -265,7 +274,15 @@ class RouterActor:
         answers = [self._try(self._instances[index].load) for index in self._incarnations]
         loads = [load for load in [await answer for answer in answers] if load is not None]
         self._loads.update((load.index, load) for load in loads)
-        return Observation(self._clock.now(), tuple(loads))
+        now = self._clock.now()
+        return Observation(now, tuple(loads), self._demand.view(now))
+
+    def _flip(self) -> None:
+        """Carry out what a router that also decides on roles has decided."""
+        if isinstance(self._core, ArrowRouter):
+            for order in self._core.take_orders():
+                epoch = self._epochs[order.instance]
+                self._calls.spawn(self.change_role(replace(order, epoch=epoch)))
 
     async def change_role(self, order: RoleOrder) -> bool:
         """Stop sending work to an instance and have it change; False when it refuses."""
@@ -385,6 +402,7 @@ class RouterActor:
         for index, found in inventories.items():
             self._take_over(index, found, inventories)
         self._num_sent = len(self._ended) + len(self._tracker.live)
+        self._demand.recall(self._records.table(), [tracked.request for tracked in self._tracker.live.values()])
         self._calls.spawn(self._export_forever())
         return self._ended | set(self._tracker.live)
 

@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     from cli.live_story import LiveStory
     from cli.live_view import live_view
     from cli.prometheus_server import PrometheusServer
+    from sim.run import tools_of
 
     scenario = scenario_of(arguments)
     trace, too_long, notices = requests_of(scenario)
@@ -77,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
                 on_start=start,
                 watch=watch,
                 stopped=lambda: stop.requested,
+                tools=tools_of(scenario),
             )
         finish(arguments, scenario, result, notices)
         if server is not None and arguments.out:

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from metrics.run import RunResult
+from planner.tools import Tools
+from scenario.build import planner_tools
 from scenario.spec import Scenario
 from sim.rollout import Rollout
 from sim.simulator import Simulator
@@ -20,6 +22,10 @@ def simulate(
     *,
     watch: Callable[[int], bool] | None = None,
 ) -> RunResult:
-    """See Simulator; a planner that looks ahead gets its rollouts, one that plans anew its search."""
-    rollout, replan = Rollout(scenario), SplitSearch(scenario)
-    return Simulator(scenario, trace, too_long, watch=watch, rollout=rollout, replan=replan).run()
+    """See Simulator."""
+    return Simulator(scenario, trace, too_long, watch=watch, tools=tools_of(scenario)).run()
+
+
+def tools_of(scenario: Scenario) -> Tools:
+    """What the planner's policies may use: rollouts for one that looks ahead, a search for one that plans anew."""
+    return planner_tools(scenario, Rollout(scenario), SplitSearch(scenario))

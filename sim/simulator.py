@@ -35,7 +35,7 @@ from planner.decision import How, RoleOrder
 from planner.demand import DemandWindow
 from planner.observation import Observation
 from planner.planner import Planner
-from planner.tools import Replan, Rollout
+from planner.tools import Tools
 from scenario.build import build_instance, build_router, instance_names, planner_tools
 from scenario.loading import to_plain
 from scenario.spec import Scenario
@@ -47,8 +47,8 @@ class Simulator:
     """One run of one scenario. `too_long` marks requests to reject (see workload.load.fit_lengths).
 
     `watch` is told at every sample how many requests have ended; the run stops there when it answers True, and the
-    result has the requests that have ended by then. `rollout` is what a planner that looks ahead looks with, `replan`
-    what one that plans anew searches with. `roles` are those to begin with, instead of the scenario's.
+    result has the requests that have ended by then. `tools` are the planner's, by default without those that simulate
+    (see sim.run). `roles` are those to begin with, instead of the scenario's.
     """
 
     def __init__(
@@ -58,8 +58,7 @@ class Simulator:
         too_long: npt.NDArray[np.bool_] | None = None,
         *,
         watch: Callable[[int], bool] | None = None,
-        rollout: Rollout | None = None,
-        replan: Replan | None = None,
+        tools: Tools | None = None,
         roles: Sequence[Role] | None = None,
         logs_steps: bool = True,
     ) -> None:
@@ -97,9 +96,7 @@ class Simulator:
         self._arrow = self._router if isinstance(self._router, ArrowRouter) else None
         for instance in self.instances:
             self._router.open(instance.index, instance.role)
-        self._planner = (
-            Planner(planner_tools(scenario, rollout, replan)) if scenario.planner.policy != "static" else None
-        )
+        self._planner = Planner(tools or planner_tools(scenario)) if scenario.planner.policy != "static" else None
         self._records = Records()
         self._history = RoleHistory(roles)
         self._planner_words: list[tuple[float, str]] = []

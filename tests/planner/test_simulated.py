@@ -23,10 +23,8 @@ from planner.planner import POLICIES
 from scenario.build import smallest_kv_capacity
 from scenario.loading import load_scenario
 from scenario.spec import RouterConfig
-from sim.rollout import Rollout
-from sim.run import simulate
+from sim.run import simulate, tools_of
 from sim.simulator import Simulator
-from sim.split_search import SplitSearch
 from sim.variants import run_scenario
 from tests.reference.cases import scenario_of
 from tests.sim.test_invariants import check_causality, check_requests, check_steps, shifting_runs
@@ -79,7 +77,7 @@ def test_shifting_load(run, planner, targets):
     scenario = replace(scenario, planner=planner, slo=slo)
     limit = smallest_kv_capacity(scenario)
     too_long = trace.prompt_tokens + trace.output_tokens > limit
-    simulator = Simulator(scenario, trace, too_long, rollout=Rollout(scenario), replan=SplitSearch(scenario))
+    simulator = Simulator(scenario, trace, too_long, tools=tools_of(scenario))
     result = simulator.run()
     check_requests(result.records, trace, limit)
     check_causality(result.records)
