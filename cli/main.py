@@ -12,6 +12,7 @@ from cluster.errors import StalledError, UserError, WorldError
 COMMANDS = {
     "simulate": "run a scenario under a virtual clock",
     "replay": "run the same scenario live on Ray",
+    "compare": "put finished runs side by side",
     "view": "show a finished run in the browser, with a time slider",
     "goodput": "find the highest rate that a scenario sustains",
     "plan": "find the instances that serve a workload within its SLOs",

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.compare or arguments.sweep:
-        from cli.compare import compare
+        from cli.variants import compare
 
         return compare(arguments)
     from cli.interrupt import INTERRUPTED, Stop

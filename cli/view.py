@@ -5,12 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-import orjson
-
 from cluster.errors import ConfigError
-from metrics.comparison_files import INDEX
-from metrics.files import STORY
-from metrics.story import SCHEMA, PlainStory
+from metrics.run_folder import read_story
 
 DESCRIPTION = "Show a run that simulate or replay has written with --out: roles, KV flows and latencies, with a slider."
 EXAMPLES = """examples:
@@ -46,21 +42,3 @@ def run(arguments: argparse.Namespace) -> int:
                 time.sleep(3600)
         except KeyboardInterrupt:
             return 0
-
-
-def read_story(folder: str | Path) -> PlainStory:
-    """What a run's folder tells; raises ConfigError when it is none."""
-    file = Path(folder, STORY)
-    try:
-        story = orjson.loads(file.read_bytes())
-        found = story["schema"]
-    except (OSError, ValueError, TypeError, KeyError):
-        if Path(folder, INDEX).exists():
-            raise ConfigError(f"{folder} holds a comparison; name the folder of one of its runs") from None
-        raise ConfigError(
-            f"{folder} holds no run: {STORY} is missing or damaged; name a folder given as --out"
-        ) from None
-    if found != SCHEMA:
-        raise ConfigError(f"{file} has schema {found}, and this version reads {SCHEMA}; run the scenario again")
-    plain: PlainStory = story
-    return plain

@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 
+from cluster.errors import ConfigError
 from metrics.comparison import Outcome, as_json
 from metrics.comparison_report import render_comparison
-from metrics.files import STORY, SUMMARY, check_folder, to_json, write_files
+from metrics.files import check_folder, to_json, write_files
+from metrics.run_folder import CURVES, REQUESTS, STORY, SUMMARY
 from metrics.summary import baton_version
 
 INDEX = "compare.json"
@@ -47,8 +49,25 @@ class ComparisonFolder:
         variants = [
             as_json(one) | {"folder": self._folders[one.name] if one.summary is not None else None} for one in outcomes
         ]
-        index = {"schema": SCHEMA, "version": baton_version(), "title": title, "variants": variants}
-        write_files(self.path, {"report.html": [render_comparison(title, outcomes)], INDEX: [to_json(index)]})
+        _write(self.path, title, variants, render_comparison(title, outcomes))
+
+
+def write_comparison(out_dir: str | Path, title: str, outcomes: Sequence[Outcome], **more: Any) -> None:
+    """compare.json and report.html of runs that have their own folders; `more` goes to `render_comparison`.
+
+    Raises ConfigError for a folder that holds anything but an earlier comparison of that kind.
+    """
+    folder = Path(out_dir)
+    check_folder(folder, index=INDEX, schema=SCHEMA)
+    if _variant_folders(folder / INDEX):
+        raise ConfigError(f"{folder} holds the runs of a sweep; choose another folder for the comparison")
+    variants = [as_json(one) | {"folder": None} for one in outcomes]
+    _write(folder, title, variants, render_comparison(title, outcomes, **more))
+
+
+def _write(folder: Path, title: str, variants: list[dict[str, Any]], report: bytes) -> None:
+    index = {"schema": SCHEMA, "version": baton_version(), "title": title, "variants": variants}
+    write_files(folder, {"report.html": [report], INDEX: [to_json(index)]})
 
 
 def _folder_names(names: Sequence[str]) -> dict[str, str]:
@@ -79,7 +98,7 @@ def _remove_run(folder: Path) -> None:
     if not (folder / SUMMARY).exists():
         return
     check_folder(folder)
-    for name in ("scenario.yaml", "requests.jsonl", "timeline.json", "report.html", STORY, SUMMARY):
+    for name in ("scenario.yaml", REQUESTS, "timeline.json", "report.html", CURVES, STORY, SUMMARY):
         (folder / name).unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()

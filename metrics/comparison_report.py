@@ -1,6 +1,6 @@
 """report.html of a comparison: the variants in one table, and their curves over one another."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -10,22 +10,28 @@ from metrics.curves import Curves
 from metrics.facts import COMPARED, compared
 from metrics.figure import Figure, cdfs, figure, gap_figure, line, line_style
 from metrics.gantt import gantt
-from metrics.page import cells, plots, render_page
+from metrics.page import cells, plots, render_page, table
 from metrics.records import FloatArray
 from metrics.report import DEFINITIONS
 from metrics.summary import baton_version
 
 Named = Sequence[tuple[str, Curves]]
+Differences = Mapping[str, Sequence[str]]
+"""What runs differ in, by path in the scenario: a text per run."""
 
 
-def render_comparison(title: str, outcomes: Sequence[Outcome]) -> bytes:
-    """The page as UTF-8; it loads nothing."""
+def render_comparison(
+    title: str, outcomes: Sequence[Outcome], *, notes: Sequence[str] = (), differences: Differences | None = None
+) -> bytes:
+    """The page as UTF-8; it loads nothing. notes: what must not be missed."""
     figures = comparison_figures([(one.label, one.curves) for one in outcomes if one.curves is not None])
     could = sum(one.summary is not None for one in outcomes)
-    subtitle = f"{could} of {len(outcomes)} variants simulated with Baton {baton_version()}; latencies in milliseconds"
+    count = f"{could} of {len(outcomes)} variants" if could < len(outcomes) else f"{could} runs"
+    subtitle = f"{count} side by side, Baton {baton_version()}; latencies in milliseconds"
     body = (
-        f"<h2>Variants</h2>{_variants(outcomes)}\n"
+        "".join(f'<p class="bad">{escape(note)}</p>' for note in notes) + f"<h2>Results</h2>{_variants(outcomes)}\n"
         f'<p class="quiet">good: share of requests that met every target. {DEFINITIONS}</p>\n'
+        f"{_differences(outcomes, differences or {})}"
         f"<h2>Plots</h2>{plots(figures)}"
     )
     return render_page(title, subtitle, body, figures.values())
@@ -60,8 +66,15 @@ def _variants(outcomes: Sequence[Outcome]) -> str:
     columns = "".join(f'<th class="name">{escape(name)}</th>' for name in names)
     columns += "".join(f"<th>{escape(column)}</th>" for column in COMPARED)
     rows = "".join(f"<tr>{_leading(one, names)}{_results(one)}</tr>" for one in outcomes)
-    table = f'<table class="numbers dense"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>'
-    return f'<div class="card scroll">{table}</div>'
+    dense = f'<table class="numbers dense"><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<div class="card scroll">{dense}</div>'
+
+
+def _differences(outcomes: Sequence[Outcome], differences: Differences) -> str:
+    if not differences:
+        return ""
+    rows = [(path, *texts) for path, texts in differences.items()]
+    return f"<h2>What differs</h2>{table(['', *(one.name for one in outcomes)], rows)}\n"
 
 
 def _leading(outcome: Outcome, names: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Plotly figures as plain data: no plotly import, no colour that depends on the theme."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,9 +73,17 @@ def cdfs(points: Sequence[tuple[str, FloatArray]], *, target_ms: float | None = 
         hover = f"{label}%{{y:.1f}} % within %{{x:,.4g}} ms<extra></extra>"
         curves.append(line(x, np.round(CDF_Q, 2), name, line_style(index), hovertemplate=hover))
     low, high = min(x[0] for _, x in points), max(x[-1] for _, x in points)
-    log = {"type": "log", "dtick": 1 if high > 200 * low else "D2"} if 0 < 10 * low < high else {}
+    log = {"type": "log", **_ticks(low, high)} if 0 < 10 * low < high else {}
     shapes = {} if target_ms is None else {"shapes": [mark(target_ms, axis="x")]}
     return figure(curves, "ms", "% of samples", xaxis=log, **shapes)
+
+
+def _ticks(low: float, high: float) -> dict[str, Any]:
+    """1, 2 and 5 of every decade of a log axis, or only 1 where that makes too many."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1,) if high > 200 * low else (1, 2, 5)
+    values = [step * 10.0**decade for decade in decades for step in steps]
+    return {"tickvals": values, "ticktext": [f"{value:,g}" for value in values]}
 
 
 def gap_figure(gaps: Sequence[tuple[str, FloatArray, FloatArray]], *, height: int | None = 320) -> Figure | None:

@@ -6,15 +6,16 @@ from pathlib import Path
 import orjson
 
 from cluster.errors import ConfigError
+from metrics.curves import Curves
 from metrics.report import render_report
 from metrics.request_lines import request_lines
 from metrics.run import RunResult
+from metrics.run_folder import CURVES, REQUESTS, STORY, SUMMARY, plain_curves
 from metrics.run_story import story_of
 from metrics.slo import SloSpec
 from metrics.summary import SCHEMA, Summary, summarize
 from metrics.timeline import render_timeline
 
-SUMMARY, STORY = "summary.json", "story.json"
 _PARTIAL = ".partial"
 
 Contents = Mapping[str, Iterable[bytes] | None]
@@ -30,7 +31,7 @@ def write_run(
     timeline: bool = True,
     report: bool = True,
 ) -> Summary:
-    """Write scenario.yaml, requests.jsonl, timeline.json, report.html, story.json and last summary.json; returns it.
+    """Write every file of `run_files`, summary.json last; returns the summary.
 
     Creates `out_dir`. A folder that holds anything must hold an earlier run, whose files are replaced, and
     removed where this run has none. Raises ConfigError for any other folder, and when it cannot be written.
@@ -50,12 +51,13 @@ def run_files(
     timeline: bool = True,
     report: bool = True,
 ) -> Contents:
-    """The contents of every file of a run."""
+    """The contents of every file of a run. `report`: report.html, and what others are made from later."""
     return {
         "scenario.yaml": [scenario_yaml.encode()],
-        "requests.jsonl": request_lines(result.records, slo),
+        REQUESTS: request_lines(result.records, slo),
         "timeline.json": [render_timeline(result)] if timeline else None,
         "report.html": [render_report(result, slo, summary, scenario_yaml)] if report else None,
+        CURVES: [plain_curves(Curves.of(result))] if report else None,
         STORY: [orjson.dumps(story_of(result, slo).plain())] if report else None,
         SUMMARY: [to_json(summary)],
     }

@@ -1,6 +1,7 @@
 """A run in one dictionary of plain values: what summary.json holds and every table shows."""
 
 from dataclasses import asdict, replace
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from math import isnan
 from typing import Any
@@ -56,6 +57,7 @@ def summarize(result: RunResult, slo: SloSpec) -> Summary:
         "name": result.scenario.get("name"),
         "seed": result.scenario.get("seed"),
         "version": baton_version(),
+        "requests_sha256": _digest(records),
         "requests": {
             "total": result.num_requests,
             **{
@@ -113,6 +115,12 @@ def baton_version() -> str:
         return version("baton-pd")
     except PackageNotFoundError:
         return "unknown"
+
+
+def _digest(records: FloatArray) -> str:
+    """The same for runs that were sent the same requests: over arrivals, to the microsecond, and lengths asked for."""
+    asked = records[:, [Column.ARRIVAL_S, Column.PROMPT_TOKENS, Column.OUTPUT_TOKENS]] * [1e6, 1, 1]
+    return sha256(np.rint(asked).astype("<i8").tobytes()).hexdigest()
 
 
 def _ratio(amount: float | None, base: float) -> float | None:

@@ -49,19 +49,19 @@ def summary_table(summary: Summary) -> RenderableType:
     return Group(*parts)
 
 
-def compare_table(summaries: Sequence[Summary]) -> Table:
-    """Several runs side by side, a column each."""
-    table = _table("", *(f"{summary['name']}\n{summary['driver']}" for summary in summaries))
-    for label, texts in _comparison(summaries):
+def compare_table(runs: Sequence[tuple[str, Summary]]) -> Table:
+    """Several named runs side by side, a column each."""
+    table = _table("", *(f"{name}\n{summary['driver']}" for name, summary in runs))
+    for label, texts in _comparison([summary for _, summary in runs]):
         table.add_row(label, *texts)
     return table
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> RenderableType:
     """The variants of a comparison, and why some could not run."""
-    summaries = [one.summary for one in outcomes if one.summary is not None]
+    runs = [(one.name, one.summary) for one in outcomes if one.summary is not None]
     if len(outcomes) <= MAX_SIDE_BY_SIDE:
-        table = compare_table(summaries)
+        table = compare_table(runs)
     else:
         names = setting_names(outcomes)
         table = Table(box=SIMPLE_HEAD)
@@ -72,7 +72,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> RenderableType:
         for one in outcomes:
             texts = [compared(one.summary, column) if one.summary else "-" for column in BRIEF]
             table.add_row(*(Text(one.settings.get(name, "")) for name in names), *texts)
-    return Group(*([table] if summaries else []), *map(Text, _reasons(outcomes)))
+    return Group(*([table] if runs else []), *map(Text, _reasons(outcomes)))
 
 
 def _reasons(outcomes: Sequence[Outcome]) -> list[str]:

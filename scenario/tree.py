@@ -1,5 +1,6 @@
 """Nested mappings and lists addressed by dotted paths, such as workload.phases.0.request_rate."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from cluster.errors import ConfigError
@@ -43,6 +44,19 @@ def remove(tree: dict[str, Any], path: str) -> None:
     for step in parents:
         node = node[_key(node, step, path)]
     del node[_key(node, last, path)]
+
+
+def differences(trees: Sequence[dict[str, Any]]) -> list[str]:
+    """Paths at which trees differ, as deep as mappings go, in the order of the first that has them."""
+    keys = dict.fromkeys(key for tree in trees for key in tree)
+    paths = []
+    for key in keys:
+        values = [tree.get(key, _NOTHING) for tree in trees]
+        if all(isinstance(value, dict) for value in values):
+            paths += [f"{key}.{path}" for path in differences(values)]
+        elif any(value != values[0] for value in values):
+            paths.append(key)
+    return paths
 
 
 def _key(node: Any, step: str, path: str) -> str | int:

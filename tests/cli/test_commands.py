@@ -9,7 +9,7 @@ from cli.main import main
 
 ROOT = Path(__file__).parents[2]
 CHAT = str(ROOT / "docs/examples/chat.csv")
-FILES = ["report.html", "requests.jsonl", "scenario.yaml", "story.json", "summary.json", "timeline.json"]
+FILES = ["curves.json", "report.html", "requests.jsonl", "scenario.yaml", "story.json", "summary.json", "timeline.json"]
 
 
 def test_simulate_writes_the_files_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

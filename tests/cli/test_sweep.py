@@ -12,7 +12,7 @@ from metrics.comparison_files import ComparisonFolder
 
 ROOT = Path(__file__).parents[2]
 SHORT = ["--num-requests", "40", "--jobs", "1", "--quiet"]
-RUN = ["report.html", "requests.jsonl", "scenario.yaml", "story.json", "summary.json", "timeline.json"]
+RUN = ["curves.json", "report.html", "requests.jsonl", "scenario.yaml", "story.json", "summary.json", "timeline.json"]
 
 
 def summaries(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:

@@ -13,14 +13,14 @@ from metrics.slo import SloSpec
 
 SLO = SloSpec(ttft_ms=120)
 RESULT = run(records(HANDED_OVER, COLOCATED, NO_TOKEN, REJECTED))
-ALL = ["report.html", "requests.jsonl", "scenario.yaml", "story.json", "summary.json", "timeline.json"]
+ALL = ["curves.json", "report.html", "requests.jsonl", "scenario.yaml", "story.json", "summary.json", "timeline.json"]
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_run_is_six_files(tmp_path):
+def test_a_run_is_seven_files(tmp_path):
     folder = tmp_path / "deep" / "run"
     summary = write_run(folder, RESULT, SLO, "name: x\n")
     assert names(folder) == ALL

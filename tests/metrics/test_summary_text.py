@@ -60,7 +60,7 @@ def test_a_run():
 
 def test_runs_side_by_side():
     other = summarize(run(records(COLOCATED), scenario={"name": "other"}, driver="replay"), SloSpec())
-    lines = [line.split() for line in plain_text(compare_table([SUMMARY, other])).splitlines()]
+    lines = [line.split() for line in plain_text(compare_table([("first", SUMMARY), ("other", other)])).splitlines()]
     assert ["attainment", "33.3", "%", "100.0", "%"] in lines
     assert ["TPOT", "p99,", "ms", "99.50", "50"] in lines
     assert ["requests", "not", "finished", "1", "0"] in lines

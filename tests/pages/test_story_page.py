@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.view import read_story
+from metrics.run_folder import read_story
 from metrics.run_story import story_of
 from metrics.story_page import render_story
 from scenario.loading import load_scenario
