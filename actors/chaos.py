@@ -13,6 +13,8 @@ from cluster.errors import ConfigError
 from cluster.load import LoadView
 from cluster.request import Request, Status
 from cluster.role import Role
+from planner.decision import How, RoleOrder
+from planner.observation import Observation
 
 if TYPE_CHECKING:
     from actors.supervisor import Recovery, Supervisor
@@ -29,6 +31,7 @@ KINDS = {
     "corrupt": "the next KV payload of the busiest prefill instance is damaged",
     "stale": "late and duplicated messages: old epochs, old terms, requests long gone",
     "cancel": "the clients of some live requests go away",
+    "change-role": "the busiest instance of the larger role is ordered into the other, and what it has migrates",
 }
 SLOW_FACTOR = 3.0
 HANG_S = 3600.0
@@ -97,6 +100,8 @@ class Chaos:
             self._send(getattr(supervisor, fault.target).suffer)
         elif fault.kind == "stale":
             await self._send_stale(supervisor)
+        elif fault.kind == "change-role":
+            fault.target = await self._change_role(supervisor)
         elif fault.kind == "cancel":
             live = [request.request_id for request in await supervisor.router.unfinished.remote()]
             for request_id in self._rng.sample(live, min(NUM_CANCELLED, len(live))):
@@ -117,6 +122,21 @@ class Chaos:
         candidates = [load for load in loads if load.role is role]
         return max(candidates, key=lambda load: (load.kv_used_tokens, load.queued_tokens), default=None)
 
+    async def _change_role(self, supervisor: "Supervisor") -> str:
+        """Returns who obeys; nobody does where a role has only one. Waits for the change before to be over."""
+        observation: Observation = await supervisor.router.observe.remote("")
+        while observation.changing():
+            await asyncio.sleep(0.1)
+            observation = await supervisor.router.observe.remote("")
+        roles = [observation.serving(role) for role in (Role.DECODE, Role.PREFILL)]
+        donors, others = sorted(roles, key=len, reverse=True)
+        if len(donors) < 2 or not others:
+            return "nobody"
+        donor = max(donors, key=lambda load: (load.kv_used_tokens, load.queued_tokens))
+        order = RoleOrder(donor.index, donor.epoch, others[0].role, "forced", "forced", How.MIGRATE)
+        obeyed: bool = await supervisor.router.change_role.remote(order)
+        return f"instance-{donor.index}" if obeyed else "nobody"
+
     @staticmethod
     def _send(method: Any, *arguments: Any) -> None:
         """Call without waiting: the dead do not answer."""
@@ -134,7 +154,7 @@ class Chaos:
                 assert not await instance.accept.remote(offer, epoch, term), "a stale offer was taken"
             await instance.release.remote(ghost.request_id)
             await supervisor.router.handoff_failed.remote(ghost.request_id, index, "stale")
-        await supervisor.router.prefilled.remote(offer)
+        await supervisor.router.kv_waits.remote(offer)
         known = await supervisor.router.unfinished.remote()
         if known:
             await supervisor.router.submit.remote(known[:3])

@@ -23,10 +23,10 @@ from actors.clock import Clock
 from actors.intake import Intake
 from actors.kv_store import KvPayload, KvStore
 from actors.leases import Leases
-from actors.messages import Farewell, Inventory, Offer, Serving
+from actors.messages import Farewell, Inventory, Leftover, Offer, Serving
 from actors.outbox import Outbox
 from cluster.agenda import SAMPLE, Agenda
-from cluster.events import Aborted, Event, Finished, PrefillDone, RoleCommitted, RoleServed, RoomReserved
+from cluster.events import Aborted, Ejected, Event, Finished, PrefillDone, RoleCommitted, RoleServed, RoomReserved
 from cluster.handoff import Handoff, HandoffState
 from cluster.instance import Instance
 from cluster.load import LoadView
@@ -37,6 +37,7 @@ from compute.engine import build_engine
 from compute.kv_layout import Layers
 from metrics.prometheus import MetricStore
 from metrics.watch import observe_step, set_instance_gauges
+from planner.decision import How, RoleOrder
 from scenario.build import build_instance, instance_names
 from scenario.spec import Scenario
 
@@ -257,7 +258,10 @@ class InstanceActor:
                 self._end(request)
             case PrefillDone(request):
                 self._engine.settle(request)
-                self._offer_kv(request)
+                self._offer_kv(request, migrates=False)
+            case Ejected(request):
+                self._engine.settle(request)
+                self._offer_kv(request, migrates=True)
             case RoomReserved(handoff):
                 self._intake.begin(handoff, self._offers[handoff.request.request_id], now)
             case Aborted(request):
@@ -281,16 +285,16 @@ class InstanceActor:
 
     # KV.
 
-    def _offer_kv(self, request: Request) -> None:
+    def _offer_kv(self, request: Request, *, migrates: bool) -> None:
         """Write and seal the KV, and ask the router for a decode instance."""
-        offer = Offer(request, self._core.index, self._core.state.epoch)
+        offer = Offer(request, self._core.index, self._core.state.epoch, migrates)
         self._outgoing[request.request_id] = offer
         self._leases.grant(request.request_id)
         groups = self._intake.groups(request)
         if groups:
             self._store.expect(request.request_id, self._engine.kv_tokens(request), groups)
             self._calls.spawn(asyncio.to_thread(self._write_kv, offer, groups))
-        self._calls.tell(self._router.prefilled, offer)
+        self._calls.tell(self._router.kv_waits, offer)
 
     def _write_kv(self, offer: Offer, groups: list[Layers]) -> None:
         request = offer.request
@@ -302,8 +306,10 @@ class InstanceActor:
         request = handoff.request
         if self._engine.kv_tokens(request):
             self._engine.take_kv(request, self._store.tensor(request.request_id))
-        del self._offers[handoff.request.request_id]
+        offer = self._offers.pop(request.request_id)
         self._outbox.receive(handoff.request)
+        if offer.migrates:
+            self._news.set()  # others wait to leave
         self._runner.receive(handoff, now)
         self._arm()
 
@@ -361,20 +367,44 @@ class InstanceActor:
 
     # Roles.
 
-    async def change_role(self, role: Role, epoch: int, cause: str, immediate: bool, term: int) -> list[Offer] | None:
-        """Drain towards another role, or flip to it; None refuses. Returns offers to be made elsewhere."""
+    async def change_role(self, order: RoleOrder, recalls: bool, term: int) -> Leftover | None:
+        """Drain towards another role, or flip to it; None refuses. `recalls`: give back prompts, too."""
         now = self._catch_up()
         if term != self._term:
             return None
-        self._cause, self._drained_s = cause, nan
-        change = self._runner.flip if immediate else self._runner.begin_drain
-        turned_away = change(role, epoch, now)
-        self._arm()
+        self._cause, self._drained_s = order.cause, nan
+        change = self._runner.flip if order.how is How.FLIP else self._runner.begin_drain
+        turned_away = change(order.role, order.epoch, now)
         if turned_away is None:
             return None
         for handoff in turned_away:
             handoff.enter(HandoffState.FAILED)
-        return [self._offers.pop(handoff.request.request_id) for handoff in turned_away]
+        prompts = self._runner.recall_prompts(now) if recalls else []
+        self._arm()
+        return Leftover([self._offers.pop(handoff.request.request_id) for handoff in turned_away], prompts)
+
+    async def eject(self, request_ids: list[int], term: int) -> list[int]:
+        """Have decoding requests go on elsewhere: each is offered when it has stopped. Returns those that cannot."""
+        now = self._catch_up()
+        if term != self._term:
+            return request_ids
+        decoding = {
+            one.request_id: one for batch in self._core.batches for one in (*batch.ready, *batch.members.values())
+        }
+        for request_id in request_ids:
+            if request_id in decoding:
+                self._runner.eject(decoding[request_id], now)
+        self._arm()
+        return [request_id for request_id in request_ids if request_id not in decoding]
+
+    async def take_back(self, request_id: int, term: int) -> None:
+        """An ejected request whose KV has not left goes on here after all."""
+        now = self._catch_up()
+        if term == self._term and request_id in self._outgoing:
+            self._leases.end(request_id)
+            self._store.drop(request_id)
+            self._runner.take_back(self._outgoing.pop(request_id).request, now)
+        self._arm()
 
     # Watching.
 

@@ -194,7 +194,15 @@ class Intake:
         handoff = arrival.handoff
         request = handoff.request
         del self._arrivals[request.request_id]
-        self._note(TransferTimes(arrival.modelled_s, arrival.measured_s, handoff.num_bytes, self._real_bytes(request)))
+        self._note(
+            TransferTimes(
+                arrival.modelled_s,
+                arrival.measured_s,
+                handoff.num_bytes,
+                self._real_bytes(request),
+                arrival.offer.migrates,
+            )
+        )
         self._calls.tell(self._peers[arrival.offer.source].release, request.request_id)
         self._on_whole(handoff, now)
 

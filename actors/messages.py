@@ -18,6 +18,18 @@ class Offer:
     request: Request
     source: int
     source_epoch: int
+    migrates: bool = False
+    """Whether it decoded there, and is to go on elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What an instance that leaves its role gives back, for others to take."""
+
+    offers: list[Offer]
+    """Handoffs that waited for room."""
+    prompts: list[Request]
+    """Prompts that had not started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +40,7 @@ class TransferTimes:
     measured_s: float
     modelled_bytes: int
     real_bytes: int
+    migrates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

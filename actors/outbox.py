@@ -38,11 +38,6 @@ class Outbox:
     def sample(self, now: float) -> None:
         self._samples.extend(sample_of(self._core, now))
 
-    @property
-    def is_urgent(self) -> bool:
-        """Whether somebody waits for what is in here."""
-        return bool(self._ended) or bool(self._received)
-
     def report(self, now: float) -> Report:
         """All that was not delivered yet. Call `delivered` with it when it has arrived."""
         told = self._told

@@ -196,6 +196,8 @@ def _result(
         kv_capacity_tokens=[kv_capacity(scenario, role) for role in scenario.roles],
         kv_bytes_moved=sum(times.modelled_bytes for times in transfers),
         num_transfers=len(transfers),
+        num_migrations=sum(times.migrates for times in transfers),
+        kv_bytes_migrated=sum(times.modelled_bytes for times in transfers if times.migrates),
         starved_steps=starved,
         cpu_s=usage.driver_cpu_s,
         wall_s=usage.wall_s,

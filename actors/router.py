@@ -17,7 +17,8 @@ import ray.exceptions
 from actors.calls import Calls
 from actors.clock import Clock
 from actors.demand import DemandBook
-from actors.messages import Inventory, Offer, Report, RouterHistory, Serving, Snapshot, TransferTimes
+from actors.messages import Inventory, Leftover, Offer, Report, RouterHistory, Serving, Snapshot, TransferTimes
+from actors.migrations import Migrations
 from actors.tracking import Stage, Tracked, Tracker, rewind
 from cluster.load import LoadView
 from cluster.request import Request, Status
@@ -45,6 +46,9 @@ class RouterActor:
         self._names = instance_names(scenario)
         self._core = build_router(scenario)
         self._tracker = Tracker()
+        self._migrations = Migrations(
+            self._core, self._tracker, at_once=scenario.planner.migrations_at_once, has_room=self._has_room
+        )
         self._history = RoleHistory(scenario.roles)
         self._epochs: dict[int, int] = {}
         """Epoch of each living instance."""
@@ -116,25 +120,33 @@ class RouterActor:
             self._core.done(instance, request)
             self._route_prompt(request)
 
-    async def prefilled(self, offer: Offer) -> None:
-        """A prompt is computed; find its KV a decode instance."""
-        request_id = offer.request.request_id
-        if offer.source_epoch < self._incarnations.get(offer.source, offer.source_epoch + 1):
+    async def kv_waits(self, offer: Offer) -> None:
+        """A prompt is computed, or a request has stopped decoding to go on elsewhere; find its KV an instance."""
+        request, source = offer.request, offer.source
+        if offer.source_epoch < self._incarnations.get(source, offer.source_epoch + 1):
             self._num_ignored += 1
             return
-        tracked = self._tracker.live.get(request_id)
-        if tracked is None or not self._is_at(offer.request, offer.source, Stage.PROMPT):
+        tracked = self._tracker.live.get(request.request_id)
+        stages = (Stage.PROMPT, Stage.DECODING) if offer.migrates else (Stage.PROMPT,)
+        if tracked is None or tracked.instance != source or tracked.stage not in stages:
             self._num_ignored += 1
-            self._calls.tell(self._instances[offer.source].release, request_id)
+            self._calls.tell(self._instances[source].release, request.request_id)
             return
-        self._core.done(offer.source, offer.request)
+        if not offer.migrates:
+            self._core.done(source, request)
+        elif not self._migrations.is_chosen(request.request_id):  # but by a router before this one
+            self._core.leaves(tracked.request, source)
         if tracked.cancelled:
-            self._calls.tell(self._instances[offer.source].release, request_id)
-            self._abort(offer.request)
+            self._core.unpair(request)
+            self._calls.tell(self._instances[source].release, request.request_id)
+            self._abort(request)
         else:
             self._route_offer(offer)
 
     def _route_offer(self, offer: Offer) -> None:
+        if offer.migrates and self._core.role_if_open(offer.source) is not None:
+            self._stay(offer)
+            return
         choice = self._core.route_handoff(offer.request)
         if choice is None:
             self._tracker.offered(offer, -1)
@@ -172,6 +184,7 @@ class RouterActor:
 
     def _start_over(self, tracked: Tracked, reason: str) -> None:
         request = tracked.request
+        self._goes_on(self._migrations.over(request.request_id))
         retries = self._retries[request.request_id] = self._retries.get(request.request_id, 0) + 1
         if tracked.cancelled:
             self._abort(request)
@@ -195,6 +208,8 @@ class RouterActor:
             tracked = self._tracker.received(request_id, index)
             if tracked is not None:
                 self._handed_over.append((tracked.source, index, tracked.request.target))
+                self._goes_on(self._migrations.over(request_id))
+                self._goes_on(index)
         for progress in report.progress:
             self._tracker.progressed(progress, index)
         self._keep(index, report.step_rows, report.samples, report.transfers)
@@ -205,11 +220,16 @@ class RouterActor:
             if tracked is None or tracked.instance != index:
                 self._num_ignored += 1
                 continue
+            if tracked.stage is Stage.OFFERED:
+                source = self._migrations.over(request.request_id)
+            else:
+                source = self._migrations.undo(tracked.request)
             if tracked.stage is Stage.PROMPT:
                 self._core.done(index, request)
             else:
                 self._core.handoff_undone(index, request)
             self._tracker.ended(request.request_id)
+            self._goes_on(source)
             ended.append(request)
         self._record(ended)
         self._flip()
@@ -230,6 +250,7 @@ class RouterActor:
 
     def _end(self, request: Request) -> None:
         self._tracker.ended(request.request_id)
+        self._goes_on(self._migrations.over(request.request_id))
         self._record([request])
 
     def _abort(self, request: Request) -> None:
@@ -293,20 +314,64 @@ class RouterActor:
         self._core.close(index)
         decided_s = self._clock.now()
         self._history.change_begins(index, order.role, order.reason, decided_s)
-        turned_away = await self._try(
-            self._instances[index].change_role, order.role, order.epoch, order.cause, order.how is How.FLIP, self._term
-        )
-        if turned_away is None:
+        recalls = order.how is How.MIGRATE and bool(self._core.prompts.ids)
+        leftover: Leftover | None = await self._try(self._instances[index].change_role, order, recalls, self._term)
+        if leftover is None:
             if index in self._incarnations and self._core.role_if_open(index) is None:
                 self._history.change_refused(index, decided_s)
                 self._core.open(index, role)
             return False
         self._changes.append(f"{decided_s:.1f} s: {self._names[index]} becomes {order.role}: {order.reason}")
-        for offer in turned_away:
+        self._take_elsewhere(index, leftover)
+        if order.how is How.MIGRATE and self._core.role_if_open(index) is None:
+            self._migrations.begin(index)
+            self._goes_on(index)
+        return True
+
+    def _take_elsewhere(self, index: int, leftover: Leftover) -> None:
+        for offer in leftover.offers:
             if self._is_at(offer.request, index, Stage.OFFERED):
                 self._core.handoff_undone(index, offer.request)
                 self._route_offer(offer)
-        return True
+        for request in leftover.prompts:
+            if self._is_at(request, index, Stage.PROMPT):
+                self._core.done(index, request)
+                self._tracker.live[request.request_id].request = request
+                self._route_prompt(request)
+
+    def _goes_on(self, source: int | None) -> None:
+        """Have the next requests leave an instance that is being left."""
+        chosen = [] if source is None else self._migrations.choose(source)
+        if source is not None and chosen:
+            self._calls.spawn(self._eject(source, chosen))
+
+    async def _eject(self, source: int, request_ids: list[int]) -> None:
+        stuck = await self._try(self._instances[source].eject, request_ids, self._term)
+        for request_id in stuck or ():
+            tracked = self._tracker.live.get(request_id)
+            if tracked is not None and tracked.instance == source and tracked.stage is not Stage.OFFERED:
+                self._migrations.stick(tracked.request)
+        if stuck:
+            self._goes_on(source)
+
+    def _stay(self, offer: Offer) -> None:
+        """The drain was rolled back before the KV had left."""
+        request, source = offer.request, offer.source
+        self._tracker.stays(offer)
+        self._migrations.over(request.request_id)
+        self._core.migration_undone(request, source)
+        self._calls.tell(self._instances[source].take_back, request.request_id, self._term)
+
+    def _has_room(self, request: Request, instance: int) -> bool:
+        """Whether an instance can take in KV now, by its last report and by what is on its way there."""
+        view = self._loads.get(instance)
+        if view is None or view.num_offers:
+            return False
+        taken = max(view.kv_used_tokens, self._core.handoffs.booked.get(instance, 0))
+        if self._scenario.engine.admission == "reserve_output":
+            return taken + request.max_tokens <= view.kv_capacity_tokens
+        growing = (view.num_decoding + view.num_incoming + 1) * self._scenario.engine.block_size
+        return taken + request.prompt_tokens + request.generated + growing <= view.kv_capacity_tokens
 
     async def serve(self, serving: Serving) -> None:
         """An instance is ready in a role."""
@@ -319,6 +384,7 @@ class RouterActor:
         if self._history.is_changing(index):
             self._history.change_commits(index, serving.role, serving.drained_s)
         self._history.serves(index, serving.role, serving.now_s)
+        self._migrations.end(index)
         self._epochs[index] = serving.epoch
         self._core.close(index)
         self._core.open(index, serving.role)
@@ -345,6 +411,10 @@ class RouterActor:
         now = self._clock.now()
         del self._incarnations[index], self._heard_s[index]
         self._loads.pop(index, None)
+        self._migrations.end(index)
+        for tracked in self._tracker.at(index):
+            if tracked.stage is not Stage.OFFERED:
+                self._migrations.undo(tracked.request)
         self._core.forget(index)
         self._history.dies(index, now)
         self._changes.append(f"{now:.1f} s: {self._names[index]} died")

@@ -29,6 +29,8 @@ class Tracked:
     source: int = -1
     """Where its KV was computed, while OFFERED."""
     source_epoch: int = 0
+    migrates: bool = False
+    """Whether it decoded at its source, while OFFERED."""
     cancelled: bool = False
 
 
@@ -60,7 +62,14 @@ class Tracker:
         tracked = self.live[offer.request.request_id]
         tracked.request = offer.request
         tracked.stage, tracked.instance = Stage.OFFERED, instance
-        tracked.source, tracked.source_epoch = offer.source, offer.source_epoch
+        tracked.source, tracked.source_epoch, tracked.migrates = offer.source, offer.source_epoch, offer.migrates
+
+    def stays(self, offer: Offer) -> None:
+        """Its KV does not leave after all: it decodes on where it was."""
+        tracked = self.live[offer.request.request_id]
+        tracked.request, tracked.instance = offer.request, offer.source
+        offer.request.hands_over = False
+        tracked.stage = Stage.PROMPT if offer.request.decode_instance < 0 else Stage.DECODING
 
     def received(self, request_id: int, instance: int) -> Tracked | None:
         """Its KV has come in; None when that is no news."""
@@ -68,6 +77,7 @@ class Tracker:
         if tracked is None or tracked.stage is not Stage.OFFERED or tracked.instance != instance:
             return None
         tracked.stage = Stage.DECODING
+        tracked.request.decode_instance = instance
         return tracked
 
     def progressed(self, progress: Progress, instance: int) -> None:
@@ -87,6 +97,14 @@ class Tracker:
     def at(self, instance: int) -> list[Tracked]:
         return [tracked for tracked in self.live.values() if tracked.instance == instance]
 
+    def decoding_at(self, instance: int) -> list[Tracked]:
+        """Requests that decode there, as far as it is known, in order of arrival."""
+        return [
+            tracked
+            for tracked in self.at(instance)
+            if tracked.stage is Stage.DECODING or (tracked.stage is Stage.PROMPT and tracked.request.generated)
+        ]
+
     def losses(self, instance: int) -> list[Loss]:
         """What the death of an instance means for the requests that were there, or were offered to it.
 
@@ -97,7 +115,7 @@ class Tracker:
         for tracked in self.at(instance):
             offer = None
             if tracked.stage is Stage.OFFERED and tracked.source != instance:
-                offer = Offer(tracked.request, tracked.source, tracked.source_epoch)
+                offer = Offer(tracked.request, tracked.source, tracked.source_epoch, tracked.migrates)
             losses.append(Loss(tracked.request, offer))
         return losses
 

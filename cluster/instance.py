@@ -372,7 +372,7 @@ class Instance:
             offer.enter(HandoffState.FAILED)
         elif request.request_id not in self.memory.held:
             return []
-        elif request.prefill_instance == self.index and request.hands_over:
+        elif request.request_id in self.outgoing:
             self._free_outgoing(request)
         else:
             scheduler.release(request)

@@ -179,7 +179,7 @@ class Router:
         position = self._choose_prefill(prompts)
         instance, load = prompts.ids[position], prompts.loads[position]
         if self._pairs:
-            self._unpair(request)
+            self.unpair(request)
             decode = handoffs.ids[self._choose_decode(handoffs)]
             if not self._may_take(decode, instance):
                 decode = instance
@@ -194,12 +194,13 @@ class Router:
 
     def route_handoff(self, request: Request) -> Choice | None:
         """Choose where to decode and book it; None while nobody serves decode who may take the KV."""
-        handoffs, source = self.handoffs, request.prefill_instance
+        handoffs = self.handoffs
+        source = request.prefill_instance if request.decode_instance < 0 else request.decode_instance
         paired = self._paired.get(request.request_id)
         if paired is not None and paired in handoffs.at and self._may_take(paired, source):
             del self._paired[request.request_id]
             return Choice(paired, "pair", handoffs.booked[paired], len(handoffs.ids))
-        self._unpair(request)
+        self.unpair(request)
         if source in handoffs.at or self._pairs:
             handoffs = handoffs.only(one for one in handoffs.ids if self._may_take(one, source))
         if not handoffs.ids:
@@ -227,19 +228,22 @@ class Router:
         if not with_room:
             return None
         target = min(with_room, key=handoffs.booked.__getitem__)
-        tokens = self._kv_tokens(request)
+        self.leaves(request, source)
+        handoffs.book(target, self._kv_tokens(request))
+        self._paired[request.request_id] = target
+        return target
+
+    def leaves(self, request: Request, source: int) -> None:
+        """A request no longer decodes at its source."""
         if request.decode_instance < 0:
             self.prompts.book(source, -self._prompt_tokens(request))
         if request.decode_instance >= 0 or self._pairs:
-            handoffs.book(source, -tokens)
-        handoffs.book(target, tokens)
-        self._paired[request.request_id] = target
-        return target
+            self.handoffs.book(source, -self._kv_tokens(request))
 
     def migration_undone(self, request: Request, source: int) -> None:
         """The request ended or stays at its source before it could leave."""
         tokens = self._kv_tokens(request)
-        self._unpair(request)
+        self.unpair(request)
         if request.decode_instance < 0:
             self.prompts.book(source, self._prompt_tokens(request))
         if request.decode_instance >= 0 or self._pairs:
@@ -250,7 +254,7 @@ class Router:
         if request.hands_over:
             self.prompts.book(instance, -self._prompt_tokens(request))
             if request.status in ENDED:
-                self._unpair(request)
+                self.unpair(request)
         elif request.decode_instance >= 0:
             self.handoffs.book(instance, -self._kv_tokens(request))
         else:
@@ -262,15 +266,16 @@ class Router:
         """The handoff booked there will not come."""
         self.handoffs.book(instance, -self._kv_tokens(request))
 
+    def unpair(self, request: Request) -> None:
+        """Nothing will come to the decode instance that was chosen for it in advance."""
+        paired = self._paired.pop(request.request_id, None)
+        if paired is not None:
+            self.handoffs.book(paired, -self._kv_tokens(request))
+
     def _may_take(self, decode: int, source: int) -> bool:
         # KV stays where it is rather than go from one mixed instance to another: two such could each hold the
         # room that the other waits for, for ever. From prefill to mixed to decode no circle can close.
         return decode != source and not self._roles[decode] is self._roles.get(source) is Role.MIXED
-
-    def _unpair(self, request: Request) -> None:
-        paired = self._paired.pop(request.request_id, None)
-        if paired is not None:
-            self.handoffs.book(paired, -self._kv_tokens(request))
 
     def _prompt_tokens(self, request: Request) -> int:
         """A prompt counts with its output where the same queue has to decode it."""

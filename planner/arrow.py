@@ -41,7 +41,7 @@ class ArrowRouter(CountingRouter):
         """
         if not self.prompts.ids or not self.handoffs.ids:
             return None
-        self._unpair(request)
+        self.unpair(request)
         prefill_s = {instance: self.prefill_s(instance) for instance in sorted(self.prompts.ids)}
         tpot_s = {instance: self._tpot_s(instance, request) for instance in sorted(self.handoffs.ids)}
         num_prefill, num_decode = len(prefill_s), len(tpot_s)

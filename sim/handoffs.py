@@ -126,6 +126,8 @@ class Handoffs:
             self.num_migrations += 1
             self.bytes_migrated += handoff.num_bytes
             self._next_may_leave(source, now)
+        if handoff.target in self._leaving:
+            self._migrate(handoff.target, now)
 
     # Decode to decode.
 
@@ -168,8 +170,8 @@ class Handoffs:
     def _stay(self, request: Request, source: int, now: float) -> None:
         """The drain was rolled back before the request had left: it goes on where it was."""
         del self._migrating[request.request_id]
-        self._router.migration_undone(request, source)
         self._runners[source].take_back(request, now)
+        self._router.migration_undone(request, source)
 
     @property
     def _at_once(self) -> int:

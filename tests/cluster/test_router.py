@@ -169,6 +169,19 @@ def test_a_pair_of_mixed_instances_stays_where_the_prompt_is(mixed):
         assert load_of(made, instance) == 0
 
 
+def test_a_migration_may_go_back_to_where_the_prompt_was_computed():
+    """That instance decodes by now."""
+    made, one = router(decode=2), request(100, 10)
+    one.prefill_instance, one.decode_instance = 0, 1
+    made.book_handoff(1, one)
+    made.close(1)
+    assert made.route_migration(one, 1, lambda _: True) == 0
+    choice = made.route_handoff(one)
+    assert choice is not None
+    assert (choice.instance, choice.policy) == (0, "pair")
+    assert made.handoffs.booked == {0: 110, 1: 0}
+
+
 def test_spread():
     assert spread([]) == (0, 0.0)
     assert spread([0, 0]) == (0, 0.0)
