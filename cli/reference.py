@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from baton.reference import python_page
 from cli.main import COMMANDS, build_parser
 from metrics.reference import metrics_page
 from scenario.reference import configuration_page
@@ -47,6 +48,7 @@ PAGES = {
     "command_line.md": command_line_page,
     "configuration.md": configuration_page,
     "metrics.md": metrics_page,
+    "python.md": python_page,
 }
 
 

@@ -53,17 +53,8 @@ def read_curves(folder: str | Path) -> Curves:
 
 
 def plain_curves(curves: Curves) -> bytes:
-    """Curves as JSON, to a tenth of a microsecond."""
-    plain = {"schema": CURVES_SCHEMA} | asdict(curves)
-    return orjson.dumps(_rounded(plain), option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return np.round(value, 7)
-    if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return value
+    """Curves as JSON."""
+    return orjson.dumps({"schema": CURVES_SCHEMA} | asdict(curves), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _read(folder: Path, name: str, schema: str) -> dict[str, Any]:

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = [{"cluster"}, {"workload", "metrics"}, {"planner"}, {"scenario"}, {"compute"}, {"sim", "actors"}, {"cli"}]
+LAYERS = [
+    {"cluster"},
+    {"workload", "metrics"},
+    {"planner"},
+    {"scenario"},
+    {"compute"},
+    {"sim", "actors"},
+    {"baton"},
+    {"cli"},
+]
 """From the bottom up. A package imports from itself and from below: `sim` and `actors` never from each other."""
 PACKAGES = set().union(*LAYERS)
 DATA = {"configs"}
