@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.clock import Clock
-from actors.deployment import connected
+from actors.deployment import Deployment, connected
 from actors.messages import Farewell, RouterHistory, Snapshot
 from actors.player import Player
 from actors.supervisor import Recovery, Supervisor, ask
@@ -61,22 +61,27 @@ def replay(
     with connected(address):
         supervisor = Supervisor(
             scenario,
-            tools or planner_tools(scenario),
+            Deployment(scenario, tools or planner_tools(scenario)),
             clock_of=lambda: Clock(time.time() + START_DELAY_S, scenario.live.time_scale),
         )
-        return asyncio.run(_run(scenario, trace, too_long, supervisor, on_start, watch, stopped, disturb))
+        run = run_on(
+            supervisor, scenario, trace, too_long, on_start=on_start, watch=watch, stopped=stopped, disturb=disturb
+        )
+        return asyncio.run(run)
 
 
-async def _run(
+async def run_on(
+    supervisor: Supervisor,
     scenario: Scenario,
     trace: Trace,
     too_long: npt.NDArray[np.bool_],
-    supervisor: Supervisor,
-    on_start: Callable[[str], None],
-    watch: Watcher,
-    stopped: Callable[[], bool],
-    disturb: Disturb | None,
+    *,
+    on_start: Callable[[str], None] = lambda _: None,
+    watch: Watcher = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+    disturb: Disturb | None = None,
 ) -> RunResult:
+    """See `replay`; the supervisor creates the actors, and ends them whatever happens."""
     try:
         on_start(await supervisor.deploy())
         wall, cpu = time.perf_counter(), time.process_time()

@@ -19,7 +19,6 @@ from actors.deployment import Deployment
 from actors.messages import Snapshot
 from cluster.errors import BatonError, InstanceLost
 from metrics.records import WIDTH, Records, as_rows
-from planner.tools import Tools
 from scenario.build import instance_names
 from scenario.spec import Scenario
 
@@ -50,9 +49,9 @@ class Supervisor:
     routers.
     """
 
-    def __init__(self, scenario: Scenario, tools: Tools, clock_of: Callable[[], Clock]) -> None:
+    def __init__(self, scenario: Scenario, deployment: Deployment, clock_of: Callable[[], Clock]) -> None:
         self._scenario = scenario
-        self._deployment = Deployment(scenario, tools)
+        self._deployment = deployment
         self._clock_of = clock_of
         self._names = instance_names(scenario)
         self._incarnations: dict[int, int] = dict.fromkeys(range(len(self._names)), 0)
