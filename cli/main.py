@@ -20,12 +20,13 @@ COMMANDS = {
     "backtest": "see how well a trace could have been predicted",
     "model": "add a model from a Hugging Face config.json",
     "study": "run a ready-made comparison and print its table",
+    "completion": "print a script that completes with Tab in the shell",
 }
 USER_ERROR, STALLED, WORLD_ERROR = 1, 3, 4
 
 
-def build_parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser of the whole command line; only `command`'s own arguments are filled in."""
+def build_parser(*filled: str) -> argparse.ArgumentParser:
+    """The parser of the whole command line; only the commands `filled` have their own arguments."""
     parser = argparse.ArgumentParser(
         prog="baton",
         description="A testbed for prefill/decode disaggregated LLM serving that needs no GPU.",
@@ -34,7 +35,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"cli.{name}") if name == command else None
+        module = importlib.import_module(f"cli.{name}") if name in filled else None
         child = commands.add_parser(
             name,
             help=summary,
@@ -52,8 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit code: 0, 1 for a user's error, 3 for a stalled run, 4 for a failed worker, 130 when
     interrupted."""
     argv = sys.argv[1:] if argv is None else argv
-    command = argv[0] if argv and argv[0] in COMMANDS else None
-    arguments = build_parser(command).parse_args(argv)
+    arguments = build_parser(*argv[:1]).parse_args(argv)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(arguments.run(arguments))

@@ -22,7 +22,7 @@ _WIDTH = 100
 
 def command_line_page() -> str:
     """What every command and its actions print as help."""
-    sections = [_section("baton", build_parser(None))]
+    sections = [_section("baton", build_parser())]
     for command in COMMANDS:
         parser = _children(build_parser(command))[command]
         sections.append(_section(f"baton {command}", parser))

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     story = LiveStory(scenario, len(trace))
     page = _page(story, arguments.ui_port or 0) if arguments.ui or arguments.ui_port is not None else None
     with server or nullcontext(), page or nullcontext(), Stop("nothing more is sent; ending what is under way") as stop:
-        with live_view(scenario, len(trace), quiet=arguments.quiet) as view:
+        with live_view(scenario, trace, quiet=arguments.quiet) as view:
 
             def start(url: str) -> None:
                 stop.listen()
