@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test lint docs screenshots bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/baton replay demo --ui --out runs/demo
@@ -19,6 +19,9 @@ lint: $(VENV)/.ready
 docs: $(VENV)/.ready
 	$(BIN)/python -m cli.reference docs/reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+screenshots: $(VENV)/.ready
+	$(BIN)/python -m tests.pages.screenshots docs/images
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/simulator.py

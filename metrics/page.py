@@ -14,7 +14,9 @@ from metrics.figure import Figure
 
 def render_page(title: str, subtitle: str, body: str, figures: Iterable[Figure]) -> bytes:
     """The page as UTF-8. `body` is HTML in which `figure_cards` has made a place for each of `figures`."""
-    return assemble(title, subtitle, body, data=list(figures), styles=["page.css"], scripts=["theme.js", "report.js"])
+    return assemble(
+        title, subtitle, body, data=list(figures), styles=["page.css"], scripts=["theme.js", "report.js", "tables.js"]
+    )
 
 
 def assemble(

@@ -127,14 +127,15 @@ function drawFlows(index, places) {
 
 function drawTiles(frame) {
   const { slo } = story, late = (value, target) => (target && value > target ? "bad" : "");
-  const target = (ms) => (ms ? `, target ${text(ms)}` : "");
+  const target = (ms) => (ms ? `, target ${text(ms)}\u00a0ms` : "");
+  const unit = (value, name) => (value === null ? text(value) : `${text(value)}\u00a0${name}`);
   const { good_rate, sent_rate, good_share, ttft_p90, tpot_p90 } = frame.values;
-  const ended = frame.num_ended ? `, ${text((100 * frame.num_good) / frame.num_ended)} % good` : "";
+  const ended = frame.num_ended ? `, ${text((100 * frame.num_good) / frame.num_ended)}\u00a0% good` : "";
   const tiles = [
     [text(good_rate), `good req/s, of ${text(sent_rate)} sent`, ""],
-    [`${text(good_share)} %`, `good, ${text(100 * slo.attainment)} % asked for`, good_share < 100 * slo.attainment && good_share !== null ? "bad" : ""],
-    [text(ttft_p90), `TTFT p90, ms${target(slo.ttft_ms)}`, late(ttft_p90, slo.ttft_ms)],
-    [text(tpot_p90), `TPOT p90, ms${target(slo.tpot_ms)}`, late(tpot_p90, slo.tpot_ms)],
+    [unit(good_share, "%"), `good, ${text(100 * slo.attainment)}\u00a0% asked for`, good_share < 100 * slo.attainment && good_share !== null ? "bad" : ""],
+    [unit(ttft_p90, "ms"), `TTFT p90${target(slo.ttft_ms)}`, late(ttft_p90, slo.ttft_ms)],
+    [unit(tpot_p90, "ms"), `TPOT p90${target(slo.tpot_ms)}`, late(tpot_p90, slo.tpot_ms)],
     [text(frame.num_sent - frame.num_ended), "requests in flight", ""],
     [text(frame.num_ended), `of ${text(story.num_requests)} ended${ended}`, ""],
   ];

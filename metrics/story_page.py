@@ -7,7 +7,7 @@ from typing import Any
 from cluster.role import Phase, Role
 from metrics.figure import BLUE, GREY, PINK, ROLE_COLORS, VERMILION, Figure, figure, mark
 from metrics.history import DOWN
-from metrics.page import assemble, plots
+from metrics.page import assemble, figure_cards, plots
 from metrics.plots import role_bar
 from metrics.story import WINDOW_S, Flow, InstanceFrame, PlainStory
 from metrics.summary import baton_version
@@ -43,6 +43,7 @@ def _names(kind: type) -> list[str]:
 
 
 def _body(story: PlainStory, charts: dict[str, Figure]) -> str:
+    roles, others = {"Roles": charts["Roles"]}, {title: one for title, one in charts.items() if title != "Roles"}
     speeds = "".join(f'<option value="{speed}">{speed}×</option>' for speed in _SPEEDS)
     colors = ";".join(f"--{name}:{color}" for name, color in {**ROLE_COLORS, "flow": PINK}.items())
     return f"""<style>:root {{{colors}}}</style>
@@ -56,12 +57,13 @@ def _body(story: PlainStory, charts: dict[str, Figure]) -> str:
 </div>
 <div class="tiles" id="tiles"></div>
 <div class="stage">
-<section class="card"><h3>Cluster <span class="quiet" id="rate"></span></h3>
+<div class="stack"><section class="card"><h3>Cluster <span class="quiet" id="rate"></span></h3>
 <div id="cluster"><svg aria-hidden="true"><g id="flows"></g></svg></div></section>
-<section class="card"><h3>Planner <span class="quiet">{escape(story["policy"])}</span></h3>
+{figure_cards(roles)}</div>
+<section class="card planner"><h3>Planner <span class="quiet">{escape(story["policy"])}</span></h3>
 <p id="says" class="quiet"></p><ol id="events"></ol></section>
 </div>
-{plots(charts)}"""
+{plots(others, first=len(roles))}"""
 
 
 def _charts(story: PlainStory) -> dict[str, Figure]:
