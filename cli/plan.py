@@ -29,10 +29,10 @@ Algorithm 1, Splitwise's AA, HH, HA and HHcap), as units that keep KV on their n
 every policy and token budget. The best of each are simulated as wholes. The scenario gives model, link, engine, SLOs
 and workload; lengths of a trace are drawn anew. --request-rate is the rate to serve (default: the workload's own)."""
 EXAMPLES = """examples:
-  baton plan demo
+  baton plan steady-8b --gpus h100-sxm:8
   baton plan demo --trace azure_llm_2023_code.csv --goodput ttft:1000 tpot:40 --request-rate 20 --out runs/plan
-  baton plan demo --gpus h100-sxm:16 a100-80gb:32 --objective usd
-  baton plan demo --gpus h100-sxm:32 --objective rate --max-watts 15000
+  baton plan demo --trace chat.csv --request-rate 20 --gpus h100-sxm:16 a100-80gb:32 --objective usd
+  baton plan demo --trace chat.csv --gpus h100-sxm:32 --objective rate --max-watts 15000 --only disaggregated
 """
 DEFAULT_GPUS_PER_NODE = 8
 _TEXT: Any = {"overflow": "fold"}
@@ -158,9 +158,17 @@ def _pools(scenario: "Scenario", words: Sequence[str] | None) -> "tuple[GpuPool,
 
 
 def _print(answer: "Answer") -> None:
-    from sim.placement.words import PLAN_COLUMNS, cut_short, plan_row, question_in_words, recommendation, who_wins
+    from sim.placement.words import (
+        PLAN_COLUMNS,
+        cut_short,
+        plan_in_words,
+        plan_row,
+        question_in_words,
+        recommendation,
+        who_wins,
+    )
 
-    columns = PLAN_COLUMNS[:-1]
+    columns = PLAN_COLUMNS[:-1]  # words do not fit beside the numbers
     table = Table(box=SIMPLE_HEAD, title=question_in_words(answer.question), title_justify="left")
     for column in columns:
         table.add_column(Text(column), **(_TEXT if column in ("plan", "instances") else _NUMBER))
@@ -168,8 +176,9 @@ def _print(answer: "Answer") -> None:
         table.add_row(*map(Text, plan_row(answer.question, plan)[: len(columns)]))
     lines = [
         recommendation(answer),
-        f"Short first: {answer.plans[0].limit}.",
         who_wins(answer),
+        "What is short first above the rate that a plan carries:",
+        *(f"  {plan_in_words(plan)}: {plan.limit}." for plan in answer.plans),
         cut_short(answer),
         *(f"Cannot be: {one.what}: {one.reason}." for one in answer.infeasible),
     ]

@@ -20,6 +20,7 @@ from sim.placement.fitting import FRESH_SEEDS
 from sim.placement.plan import Plan
 from sim.placement.question import KINDS, Question
 from sim.placement.words import (
+    LEGEND,
     OPTION_COLUMNS,
     PLAN_COLUMNS,
     cut_short,
@@ -132,6 +133,7 @@ def render_answer(answer: Answer, scenario_yaml: str) -> bytes:
     parts = [
         f"<p>{escape(recommendation(answer))}</p><p>{escape(who_wins(answer))}</p>",
         f"<h2>Plans that held when simulated as wholes</h2>{table(PLAN_COLUMNS, held)}",
+        f'<p class="quiet">{escape(LEGEND)}</p>',
         f"<h2>Plots</h2>{plots(figures)}",
     ]
     if answer.guesses:

@@ -97,8 +97,8 @@ def shapes(model: ModelSpec, pool: GpuPool, gpus_per_node: int) -> tuple[list[Ma
     divided = [f"tp{tp}" for tp in range(1, most + 1) if tp not in valid]
     small = [machine.shape for machine in machines if machine not in fitting]
     reasons = {
-        ", ".join(divided): f"not every GPU gets whole heads: {model.name} has {model.num_heads}, and "
-        f"{model.num_kv_heads} KV heads",
+        ", ".join(divided): f"not every GPU gets whole heads: {model.name} has {model.num_heads} heads "
+        f"and {model.num_kv_heads} KV heads",
         ", ".join(small): f"no room for KV: {model.name} has {model.weight_bytes / 1e9:.1f} GB of weights, and a GPU "
         f"{pool.gpu.usable_memory * pool.gpu.memory_bytes / 1e9:.1f} GB for weights and KV",
     }

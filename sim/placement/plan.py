@@ -57,6 +57,8 @@ class Plan:
     simulated_rate: float | None = None
     """Goodput (req/s) of the whole, or of one unit, where it was searched."""
     simulated_limit: str = ""
+    grown: frozenset[str] = frozenset()
+    """Roles that got more instances because fewer did not hold."""
     failure: str = ""
     """Why it cannot hold, whatever the numbers."""
     check: Check | None = None

@@ -9,6 +9,10 @@ from sim.placement.plan import Plan
 from sim.placement.question import Question
 
 PLAN_COLUMNS = ("plan", "instances", "GPUs", "$/h", "kW", "req/s per GPU", "rounding", "carries", "good", "short first")
+LEGEND = (
+    "req/s per GPU: if instances could be had in fractions. Rounding: GPUs beyond those fractions. Carries: the highest "
+    "rate found, in req/s. Good: requests within every SLO, in the worst run. Short first: what ends a higher rate."
+)
 OPTION_COLUMNS = ("instance", "GPUs", "req/s", "per GPU", "short first, or why not")
 
 UNITS = {"gpus": "GPUs", "usd": "$/h", "watts": "W", "rate": "GPUs"}
@@ -52,7 +56,7 @@ def design_in_words(plan: Plan) -> str:
 
 
 def plan_in_words(plan: Plan) -> str:
-    return f"{design_in_words(plan)}, {plan.counts}, {plan.num_gpus} GPUs"
+    return f"{design_in_words(plan)}, {plan.counts}, {plan.num_gpus} GPU{'' if plan.num_gpus == 1 else 's'}"
 
 
 def recommendation(answer: Answer) -> str:

@@ -114,7 +114,7 @@ def test_json_report_and_a_scenario_that_runs(answer, kept, tmp_path, capsys):
         "llama-3-8b, 50 req/s and 5 % headroom for the fewest GPUs, 90 % of requests within TTFT 250 ms and TPOT 20 ms"
         in printed
     )
-    assert "Short first: " in printed
+    assert "What is short first above the rate that a plan carries:" in printed
     assert {path.name for path in out.glob("*.yaml")} == {"scenario.yaml", "colocated.yaml", "disaggregated.yaml"}
 
 
