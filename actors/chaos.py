@@ -1,15 +1,16 @@
-"""Faults on purpose: what, to whom and when; how they are injected; and a cost model that is slow."""
+"""Injects faults into a live run, and times how long it takes to notice and to get over each."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import nan
-from random import Random
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from actors.messages import Offer
-from cluster.cost import DecodeRun, StepCost
-from cluster.errors import ConfigError
+import ray
+import ray.exceptions
+
+from actors.faults import KINDS, Fault
+from actors.messages import Offer, Toll
+from actors.tracking import Stage
+from cluster.errors import InvariantError
 from cluster.load import LoadView
 from cluster.request import Request, Status
 from cluster.role import Role
@@ -17,113 +18,101 @@ from planner.decision import How, RoleOrder
 from planner.observation import Observation
 
 if TYPE_CHECKING:
-    from actors.supervisor import Recovery, Supervisor
+    from actors.supervisor import Supervisor
 
-KINDS = {
-    "kill-prefill": "SIGKILL the busiest prefill instance",
-    "kill-decode": "SIGKILL the busiest decode instance",
-    "kill-mixed": "SIGKILL the busiest mixed instance",
-    "kill-router": "SIGKILL the router",
-    "kill-planner": "SIGKILL the planner",
-    "kill-exporter": "SIGKILL the exporter",
-    "hang": "the busiest decode instance answers no more",
-    "slow": "the busiest decode instance takes three times as long for every step",
-    "corrupt": "the next KV payload of the busiest prefill instance is damaged",
-    "stale": "late and duplicated messages: old epochs, old terms, requests long gone",
-    "cancel": "the clients of some live requests go away",
-    "change-role": "the busiest instance of the larger role is ordered into the other, and what it has migrates",
-}
+POLL_S = 0.005
+"""Wall seconds between two looks for the moment that a fault waits for."""
+PATIENCE_S = 10.0
+"""Wall seconds after which a fault befalls an instance of its role whatever it is at, and a cure counts as late."""
+QUIET_S = 1.0
+"""Wall seconds without another death after which a node's death is over."""
 SLOW_FACTOR = 3.0
-HANG_S = 3600.0
-NUM_CANCELLED = 5
-
-
-@dataclass(slots=True)
-class Fault:
-    """`at_s` is scenario time. The rest is filled in as it happens."""
-
-    kind: str
-    at_s: float
-    target: str = ""
-    injected_s: float = nan
-    recovery: "Recovery | None" = None
-
-
-def parse_fault(text: str) -> Fault:
-    """From KIND@SECONDS. Raises ConfigError."""
-    kind, at, seconds = text.partition("@")
-    if kind not in KINDS:
-        raise ConfigError(f"fault {text!r} has unknown kind {kind!r}; use one of {', '.join(KINDS)}")
-    try:
-        at_s = float(seconds)
-    except ValueError:
-        at_s = -1.0
-    if not at or not 0 <= at_s < float("inf"):
-        raise ConfigError(f"fault {text!r} does not say when; write KIND@SECONDS, for example {kind}@10")
-    return Fault(kind, at_s)
-
-
-def random_faults(kinds: Sequence[str], mean_gap_s: float, until_s: float, seed: int) -> list[Fault]:
-    """Faults of the given kinds at random times, `mean_gap_s` apart on average."""
-    rng = Random(seed)
-    faults, now = [], rng.expovariate(1 / mean_gap_s)
-    while now < until_s:
-        faults.append(Fault(rng.choice(list(kinds)), now))
-        now += rng.expovariate(1 / mean_gap_s)
-    return faults
 
 
 class Chaos:
-    """Injects faults in order of time; `run` goes along with a replay."""
+    """Injects faults in order of time, each after the one before is over; `run` goes along with a replay."""
 
-    def __init__(self, faults: list[Fault], seed: int = 0) -> None:
+    def __init__(self, faults: list[Fault]) -> None:
         self.faults = sorted(faults, key=lambda fault: fault.at_s)
-        self._rng = Random(seed)
-        self.num_cancelled = 0
 
     async def run(self, supervisor: "Supervisor") -> None:
-        """Wait for each fault's time and inject it; after that, tell each which recovery it caused."""
         for fault in self.faults:
             await asyncio.sleep(supervisor.clock.delay_s(fault.at_s))
-            await supervisor.settle()
-            before = len(supervisor.recoveries)
-            fault.injected_s = supervisor.clock.now()
+            fault.before = await _toll(supervisor)
             await self._inject(fault, supervisor)
-            if fault.kind.startswith("kill") or fault.kind == "hang":
-                while len(supervisor.recoveries) == before:
-                    await asyncio.sleep(0.02)
-                fault.recovery = supervisor.recoveries[before]
 
     async def _inject(self, fault: Fault, supervisor: "Supervisor") -> None:
+        kind = KINDS[fault.kind]
+        known = len(supervisor.recoveries)
         if fault.kind in ("kill-router", "kill-planner", "kill-exporter"):
             fault.target = fault.kind.removeprefix("kill-")
-            self._send(getattr(supervisor, fault.target).suffer)
+            fault.injected_s = supervisor.clock.now()
+            await _survive(getattr(supervisor, fault.target).suffer.remote())
+        elif fault.kind == "kill-node":
+            await self._kill_node(fault, supervisor)
         elif fault.kind == "stale":
-            await self._send_stale(supervisor)
+            await self._send_stale(fault, supervisor)
         elif fault.kind == "change-role":
-            fault.target = await self._change_role(supervisor)
+            await self._change_role(fault, supervisor)
         elif fault.kind == "cancel":
-            live = [request.request_id for request in await supervisor.router.unfinished.remote()]
-            for request_id in self._rng.sample(live, min(NUM_CANCELLED, len(live))):
-                self.num_cancelled += await supervisor.router.cancel.remote(request_id)
+            await self._cancel(fault, supervisor)
         else:
-            load = self._busiest(fault.kind, (await supervisor.snapshot()).loads)
-            if load is None:
-                fault.target = "nobody"
+            how = {"hang": ("hang", 0.0), "slow": ("slow", SLOW_FACTOR), "corrupt": ("corrupt", 1.0)}
+            await self._harm(fault, supervisor, *how.get(fault.kind, ("die", 0.0)))
+        if kind.kills and fault.target:
+            await self._see_recovered(fault, supervisor, known)
+        elif fault.kind == "corrupt":
+            await self._see_resent(fault, supervisor)
+
+    async def _harm(self, fault: Fault, supervisor: "Supervisor", what: str, amount: float) -> None:
+        """Wait until an instance of the role is at what the fault is about, and have it suffer."""
+        kind, loop = KINDS[fault.kind], asyncio.get_running_loop()
+        until = loop.time() + PATIENCE_S
+        while True:
+            moment = kind.moment if loop.time() < until else ""
+            for index, instance in list(supervisor.instances.items()):
+                fault.injected_s = supervisor.clock.now()
+                if await _survive(instance.suffer.remote(what, amount, kind.role, moment)):
+                    fault.target = f"instance-{index}"
+                    return
+            if not moment and loop.time() > until + PATIENCE_S:
+                return  # nobody has the role
+            await asyncio.sleep(POLL_S)
+
+    async def _see_recovered(self, fault: Fault, supervisor: "Supervisor", known: int) -> None:
+        while len(supervisor.recoveries) == known:
+            await asyncio.sleep(POLL_S)
+        seen = known
+        while len(supervisor.recoveries) > seen:
+            seen = len(supervisor.recoveries)
+            if fault.kind == "kill-node":
+                await asyncio.sleep(QUIET_S)
+            await supervisor.settle()
+        fault.detected_s = supervisor.recoveries[known].detected_s
+        fault.recovered_s = max(recovery.recovered_s for recovery in supervisor.recoveries[known:])
+
+    async def _see_resent(self, fault: Fault, supervisor: "Supervisor") -> None:
+        """The damage was noticed, and the payload came again, whole."""
+        until = asyncio.get_running_loop().time() + PATIENCE_S
+        while asyncio.get_running_loop().time() < until:
+            refusals = [one for one in (await _toll(supervisor)).refusals if one[0] >= fault.injected_s]
+            if refusals:
+                fault.detected_s, fault.recovered_s = refusals[0]
                 return
-            fault.target = f"instance-{load.index}"
-            instance = supervisor.instances[load.index]
-            how = {"hang": ("hang", HANG_S), "slow": ("slow", SLOW_FACTOR), "corrupt": ("corrupt", 1.0)}
-            self._send(instance.suffer, *how.get(fault.kind, ("die", 0.0)))
+            await asyncio.sleep(0.1)
 
-    def _busiest(self, kind: str, loads: Sequence[LoadView]) -> LoadView | None:
-        """The instance with most to lose in the role that the fault is about."""
-        role = {"kill-prefill": Role.PREFILL, "corrupt": Role.PREFILL, "kill-mixed": Role.MIXED}.get(kind, Role.DECODE)
-        candidates = [load for load in loads if load.role is role]
-        return max(candidates, key=lambda load: (load.kv_used_tokens, load.queued_tokens), default=None)
+    async def _kill_node(self, fault: Fault, supervisor: "Supervisor") -> None:
+        here = ray.get_runtime_context().get_node_id()
+        for index, instance in list(supervisor.instances.items()):
+            node = await instance.node_id.remote()
+            if node != here:
+                fault.target = f"node of instance-{index}"
+                fault.injected_s = supervisor.clock.now()
+                await _survive(instance.suffer.remote("kill raylet", 0.0, None, ""))
+                return
 
-    async def _change_role(self, supervisor: "Supervisor") -> str:
-        """Returns who obeys; nobody does where a role has only one. Waits for the change before to be over."""
+    async def _change_role(self, fault: Fault, supervisor: "Supervisor") -> None:
+        """Order the busiest instance of the larger role into the other, unless a role has only one."""
         observation: Observation = await supervisor.router.observe.remote("")
         while observation.changing():
             await asyncio.sleep(0.1)
@@ -131,50 +120,67 @@ class Chaos:
         roles = [observation.serving(role) for role in (Role.DECODE, Role.PREFILL)]
         donors, others = sorted(roles, key=len, reverse=True)
         if len(donors) < 2 or not others:
-            return "nobody"
+            return
         donor = max(donors, key=lambda load: (load.kv_used_tokens, load.queued_tokens))
         order = RoleOrder(donor.index, donor.epoch, others[0].role, "forced", "forced", How.MIGRATE)
-        obeyed: bool = await supervisor.router.change_role.remote(order)
-        return f"instance-{donor.index}" if obeyed else "nobody"
+        fault.injected_s = supervisor.clock.now()
+        if await supervisor.router.change_role.remote(order):
+            fault.target = f"instance-{donor.index}"
 
-    @staticmethod
-    def _send(method: Any, *arguments: Any) -> None:
-        """Call without waiting: the dead do not answer."""
-        method.remote(*arguments)
+    async def _cancel(self, fault: Fault, supervisor: "Supervisor") -> None:
+        """One request in each stage that there is now, and wait until none of them lives."""
+        by_stage: dict[Stage, int] = {}
+        for request_id, stage in (await supervisor.router.whereabouts.remote()).items():
+            by_stage.setdefault(stage, request_id)
+        fault.injected_s = supervisor.clock.now()
+        fault.target = ", ".join(stage.value for stage in by_stage)
+        left = {one for one in by_stage.values() if await supervisor.router.cancel.remote(one)}
+        fault.cancelled = len(left)
+        fault.detected_s = supervisor.clock.now()
+        while left & set(await supervisor.router.whereabouts.remote()):
+            await asyncio.sleep(POLL_S)
+        fault.recovered_s = supervisor.clock.now()
 
-    async def _send_stale(self, supervisor: "Supervisor") -> None:
+    async def _send_stale(self, fault: Fault, supervisor: "Supervisor") -> None:
         """Messages that nobody may act on."""
+        fault.target = "everybody"
+        fault.injected_s = supervisor.clock.now()
         ghost = Request(10**9, 0.0, 100, 10)
         ghost.status = Status.HANDOFF
         offer = Offer(ghost, 0, -1)
-        for index, instance in supervisor.instances.items():
-            load: LoadView = await instance.load.remote()
+        for index, instance in list(supervisor.instances.items()):
+            try:
+                load: LoadView = await instance.load.remote()
+            except ray.exceptions.RayActorError:
+                continue
             for epoch, term in ((load.epoch - 1, supervisor.term), (load.epoch, supervisor.term - 1)):
-                assert await instance.submit.remote([ghost], epoch, term), "a stale prompt was taken"
-                assert not await instance.accept.remote(offer, epoch, term), "a stale offer was taken"
+                if not await instance.submit.remote([ghost], epoch, term):
+                    raise InvariantError(f"instance-{index} took a prompt for epoch {epoch} from term {term}")
+                if await instance.accept.remote(offer, epoch, term):
+                    raise InvariantError(f"instance-{index} took an offer for epoch {epoch} from term {term}")
             await instance.release.remote(ghost.request_id)
+            await instance.renew.remote([ghost.request_id])
             await supervisor.router.handoff_failed.remote(ghost.request_id, index, "stale")
         await supervisor.router.kv_waits.remote(offer)
         known = await supervisor.router.unfinished.remote()
         if known:
             await supervisor.router.submit.remote(known[:3])
+        fault.detected_s = fault.recovered_s = supervisor.clock.now()
 
 
-class Slowed:
-    """Every step takes `factor` times as long as it would: a straggler."""
+async def _toll(supervisor: "Supervisor") -> Toll:
+    while True:
+        await supervisor.settle()
+        try:
+            toll: Toll = await supervisor.router.toll.remote()
+            return toll
+        except ray.exceptions.RayActorError:
+            await asyncio.sleep(POLL_S)
 
-    def __init__(self, cost: StepCost, factor: float) -> None:
-        self._cost = cost
-        self._factor = factor
 
-    def step_s(self, new_tokens: int, num_logits: int, attention_tokens: float, kv_tokens: int) -> float:
-        return self._factor * self._cost.step_s(new_tokens, num_logits, attention_tokens, kv_tokens)
-
-    def decode_run(self, batch: int, context: int) -> DecodeRun:
-        run, factor = self._cost.decode_run(batch, context), self._factor
-        return DecodeRun(
-            factor * run.first_s, factor * run.slope_s, run.split, factor * run.late_first_s, factor * run.late_slope_s
-        )
-
-    def saturation_tokens(self) -> int:
-        return self._cost.saturation_tokens()
+async def _survive(answer: Awaitable[Any]) -> bool:
+    """The answer; or True when whoever was to give it has died of the question."""
+    try:
+        return bool(await answer)
+    except ray.exceptions.RayActorError:
+        return True

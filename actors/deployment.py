@@ -1,9 +1,11 @@
 """Ray itself: connect to a cluster or start one, and create the actors of a run where they belong."""
 
+import io
 import logging
 import socket
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import ray
@@ -64,9 +66,28 @@ def connected(address: str | None) -> Iterator[None]:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ConfigError(_no_cluster(address, str(error).strip().split("\n")[0])) from error
     try:
-        yield
+        with redirect_stdout(_Chatter()):
+            yield
     finally:
         ray.shutdown()
+
+
+class _Chatter(io.TextIOBase):
+    """What Ray prints to stdout, which is for results: off to stderr, but for deaths, which are reported otherwise."""
+
+    def write(self, text: str) -> int:
+        if text.strip() and "A worker died or was killed" not in text:
+            print(text.rstrip(), file=sys.stderr)
+        return len(text)
+
+
+def living_nodes() -> list[dict[str, Any]]:
+    """What Ray says of each of its nodes."""
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def num_nodes() -> int:
+    return len(living_nodes())
 
 
 def _check_answers(address: str) -> None:
@@ -102,7 +123,7 @@ class Deployment:
 
     def _kv_budget(self) -> int:
         """Bytes that one receiver may have in flight. All might pull from one node, into whose object store they go."""
-        stores = [node["Resources"]["object_store_memory"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        stores = [node["Resources"]["object_store_memory"] for node in living_nodes()]
         share = int(KV_SHARE * min(stores)) // self._scenario.instances.total
         return min(self._scenario.live.kv_budget_bytes, share)
 

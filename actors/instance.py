@@ -6,6 +6,7 @@ step carries its planned time, and how much later it was really done is recorded
 
 import asyncio
 import os
+import signal
 import time
 from collections import defaultdict
 from contextlib import suppress
@@ -18,14 +19,15 @@ import ray.exceptions
 import torch
 
 from actors.calls import Calls
-from actors.chaos import Slowed
 from actors.clock import Clock
 from actors.intake import Intake
 from actors.kv_store import KvPayload, KvStore
 from actors.leases import Leases
 from actors.messages import Farewell, Inventory, Leftover, Offer, Serving
 from actors.outbox import Outbox
+from actors.slowed import Slowed
 from cluster.agenda import SAMPLE, Agenda
+from cluster.cost import StepCost
 from cluster.events import Aborted, Ejected, Event, Finished, PrefillDone, RoleCommitted, RoleServed, RoomReserved
 from cluster.handoff import Handoff, HandoffState
 from cluster.instance import Instance
@@ -45,6 +47,9 @@ HEARTBEAT_S = 0.5
 """Wall seconds between reports when nothing urgent happens."""
 METRICS_INTERVAL_S = 0.5
 """Wall seconds between metric snapshots to the exporter."""
+HANG_S = 3600.0
+SLOW_S = 10.0
+"""Scenario seconds for which a fault makes it slow."""
 
 
 class InstanceActor:
@@ -291,6 +296,7 @@ class InstanceActor:
         self._outgoing[request.request_id] = offer
         self._leases.grant(request.request_id)
         groups = self._intake.groups(request)
+        self._store.drop(request.request_id)  # a decode instance that prefills it again
         if groups:
             self._store.expect(request.request_id, self._engine.kv_tokens(request), groups)
             self._calls.spawn(asyncio.to_thread(self._write_kv, offer, groups))
@@ -474,13 +480,39 @@ class InstanceActor:
 
     # Chaos.
 
-    async def suffer(self, fault: str, amount: float) -> None:
-        """Break on purpose: die, hang for `amount` wall seconds, run `amount` times slower, corrupt payloads."""
+    async def suffer(self, fault: str, amount: float, role: Role | None, moment: str) -> bool:
+        """Break on purpose, if this is its role and what it is at just now; otherwise False."""
+        self._catch_up()
+        self._arm()
+        if (role is not None and role is not self._core.state.role) or not self._is_at(moment):
+            return False
         if fault == "die":
-            os.kill(os.getpid(), 9)
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault == "kill raylet":
+            os.kill(os.getppid(), signal.SIGKILL)
         elif fault == "hang":
-            time.sleep(amount)
+            asyncio.get_running_loop().call_soon(time.sleep, HANG_S)
         elif fault == "slow":
-            self._core.cost = Slowed(self._core.cost, amount)
+            fast, self._core.cost = self._core.cost, Slowed(self._core.cost, amount)
+            self._agenda.at(self._agenda.now + SLOW_S, SAMPLE, self._recover, fast)
         elif fault == "corrupt":
             self._store.spoil(int(amount))
+        return True
+
+    def _is_at(self, moment: str) -> bool:
+        core = self._core
+        return {
+            "": True,
+            "queued": bool(core.scheduler.waiting),
+            "running": bool(core.in_flight),
+            "holding": bool(core.outgoing),
+            "receiving": core.num_incoming > 0,
+        }[moment]
+
+    def _recover(self, _: float, cost: StepCost) -> None:
+        self._core.cost = cost
+
+    async def node_id(self) -> str:
+        """The Ray node it runs on."""
+        node_id: str = ray.get_runtime_context().get_node_id()
+        return node_id

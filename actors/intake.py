@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isnan, nan
 from typing import Any
 
 import ray.exceptions
@@ -42,6 +43,7 @@ class Arrival:
     started_s: float
     modelled_s: float | None = None
     measured_s: float | None = None
+    refused_s: float = nan
 
 
 class Intake:
@@ -178,6 +180,8 @@ class Intake:
             except (TransferFailed, ray.exceptions.RayError, TimeoutError) as error:
                 if self._is_wanted(arrival):
                     self.num_refused += 1
+                    if isnan(arrival.refused_s):
+                        arrival.refused_s = self._clock.now()
                     self._metrics.add("baton_kv_payloads", 1, "refused")
                     logger.warning("KV of request %d, attempt %d: %s", request_id, attempt, error)
                 if attempt == PULL_ATTEMPTS or isinstance(error, ray.exceptions.ActorDiedError):
@@ -200,6 +204,8 @@ class Intake:
                 arrival.measured_s,
                 handoff.num_bytes,
                 self._real_bytes(request),
+                arrival.refused_s,
+                now,
                 arrival.offer.migrates,
             )
         )

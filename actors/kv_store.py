@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import NamedTuple
 
@@ -76,7 +76,8 @@ class KvStore:
             fill(self.layout.tensor(holding.buffer, holding.num_tokens, layers))
             data = self._bytes(holding, layers)
             seal = KvSeal(request_id, epoch, holding.num_tokens, layers, xxhash.xxh3_64_intdigest(data.data))
-            holding.sealed[layers].set_result(KvPayload(seal, data))
+            with suppress(InvalidStateError):  # dropped in the meantime
+                holding.sealed[layers].set_result(KvPayload(seal, data))
 
     def sealed(self, request_id: int, layers: Layers) -> "Future[KvPayload]":
         """The payload of some layers; raises TransferFailed when it is not (or no longer) here."""
@@ -123,8 +124,12 @@ class KvStore:
         """Give the request's buffer back; unknown requests are none of our business."""
         with self._lock:
             holding = self._held.pop(request_id, None)
-            if holding is not None:
-                self._let_go(holding)
+            if holding is None:
+                return
+            self._let_go(holding)
+        for future in holding.sealed.values():
+            if not future.done():
+                future.set_exception(TransferFailed(f"KV of request {request_id} is not wanted any more"))
 
     def _hold(self, request_id: int, num_tokens: int) -> "_Holding":
         num_bytes = self.layout.num_bytes(num_tokens)
@@ -133,10 +138,9 @@ class KvStore:
             free = self._free[size]
             self._num_buffers += not free
             holding = _Holding(free.pop() if free else torch.empty(size, dtype=torch.uint8), num_tokens)
-            before = self._held.pop(request_id, None)
+            before = self._held.get(request_id)
             self._held[request_id] = holding
-            if before is not None:
-                self._let_go(before)
+        assert before is None, f"request {request_id} holds KV here already"
         return holding
 
     def _let_go(self, holding: "_Holding") -> None:

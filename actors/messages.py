@@ -40,6 +40,9 @@ class TransferTimes:
     measured_s: float
     modelled_bytes: int
     real_bytes: int
+    refused_s: float
+    """When KV was refused first because it had arrived damaged or not at all; nan if it never was."""
+    whole_s: float
     migrates: bool = False
 
 
@@ -108,6 +111,21 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
+class Toll:
+    """What faults have cost since the start of the run."""
+
+    disturbed: int = 0
+    """Times that a request lost its place: started over, or resumed elsewhere."""
+    resumed: int = 0
+    """Times that it resumed by transfer, because its KV survived."""
+    recomputed_tokens: int = 0
+    failed: int = 0
+    """Requests given up."""
+    refusals: tuple[tuple[float, float], ...] = ()
+    """KV that arrived damaged: when that was noticed, and when it was whole after all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """How the run stands, for whoever watches it."""
 
@@ -128,6 +146,7 @@ class Snapshot:
     """KV that has come in since the last snapshot: source, destination, tokens."""
     planner_words: str = ""
     """Why the planner did what it did at its last tick but one, or did nothing."""
+    toll: Toll = field(default_factory=Toll)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +182,6 @@ class RouterHistory:
     """Messages refused because a role had changed in between, and sent elsewhere."""
     num_ignored: int
     """Messages of dead incarnations and about requests that had ended."""
-    recomputed_tokens: int
+    toll: Toll
     num_calls: int
     cpu_s: float

@@ -95,9 +95,8 @@ async def run_on(
         )
         supervisor.on_new_router = player.send_again
         player.calls.spawn(player.play())
-        if disturb is not None:
-            player.calls.spawn(disturb(supervisor))
-        await _watch_until_done(supervisor, player, watch, stopped)
+        faults = asyncio.ensure_future(disturb(supervisor) if disturb is not None else asyncio.sleep(0))
+        await _watch_until_done(supervisor, player, watch, stopped, faults)
         await supervisor.settle()
         farewells = {index: await ask(one.finish) for index, one in sorted(supervisor.instances.items())}
         planner_words, planner_calls, planner_cpu_s = await ask(supervisor.planner.finish)
@@ -124,8 +123,13 @@ async def run_on(
 
 
 async def _watch_until_done(
-    supervisor: Supervisor, player: Player, watch: Watcher, stopped: Callable[[], bool]
+    supervisor: Supervisor,
+    player: Player,
+    watch: Watcher,
+    stopped: Callable[[], bool],
+    faults: "asyncio.Future[None]",
 ) -> None:
+    """Returns when the last request has ended and the last fault on purpose is over; raises what went wrong with it."""
     last_ended, last_progress = -1, time.monotonic()
     cancel_at = float("inf")
     while True:
@@ -136,9 +140,13 @@ async def _watch_until_done(
             cancel_at = time.monotonic() + STOP_TIMEOUT_S
         snapshot = await supervisor.snapshot()
         watch(snapshot)
-        if snapshot.num_ended >= player.num_due:
+        if player.stopped:
+            faults.cancel()
+        elif faults.done():
+            faults.result()
+        if snapshot.num_ended >= player.num_due and (faults.done() or player.stopped):
             return
-        if snapshot.num_ended != last_ended or snapshot.num_sent < player.num_due:
+        if snapshot.num_ended != last_ended or snapshot.num_sent < player.num_due or not faults.done():
             last_ended, last_progress = snapshot.num_ended, time.monotonic()
         if time.monotonic() - last_progress > STALL_TIMEOUT_S:
             stuck = await ask(supervisor.router.unfinished)
@@ -222,7 +230,10 @@ def _result(
             "ray_calls_per_request": round(usage.num_calls / num_requests, 2),
             "actors_cpu_s": round(usage.actors_cpu_s, 2),
             "cpu_s_per_1k_requests": round((usage.actors_cpu_s + usage.driver_cpu_s) / num_requests * 1e3, 2),
-            "recomputed_tokens": book.recomputed_tokens,
+            "requests_disturbed": book.toll.disturbed,
+            "requests_resumed": book.toll.resumed,
+            "requests_failed": book.toll.failed,
+            "recomputed_tokens": book.toll.recomputed_tokens,
             "recoveries": [asdict(recovery) for recovery in recoveries],
         },
     )

@@ -8,7 +8,8 @@ import asyncio
 import os
 import time
 from collections import deque
-from dataclasses import replace
+from dataclasses import astuple, replace
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import ray.exceptions
 from actors.calls import Calls
 from actors.clock import Clock
 from actors.demand import DemandBook
-from actors.messages import Inventory, Leftover, Offer, Report, RouterHistory, Serving, Snapshot, TransferTimes
+from actors.messages import Inventory, Leftover, Offer, Report, RouterHistory, Serving, Snapshot, Toll, TransferTimes
 from actors.migrations import Migrations
 from actors.tracking import Stage, Tracked, Tracker, rewind
 from cluster.load import LoadView
@@ -26,6 +27,7 @@ from cluster.role import Role
 from metrics.history import RoleHistory
 from metrics.prometheus import MetricStore
 from metrics.records import WIDTH, Column, FloatArray, Records
+from metrics.slo import meets
 from metrics.watch import observe_requests
 from planner.arrow import ArrowRouter
 from planner.decision import How, RoleOrder
@@ -71,8 +73,9 @@ class RouterActor:
         self._homeless_offers: deque[Offer] = deque()
         self._retries: dict[int, int] = {}
         self._num_sent = self._num_good = self._num_refused = self._num_ignored = 0
-        self._recomputed_tokens = 0
         self._demand = DemandBook(scenario)
+        self._num_disturbed = self._num_resumed = self._num_failed = self._recomputed_tokens = 0
+        self._refusals: list[tuple[float, float]] = []
         self._changes: deque[str] = deque(maxlen=5)
         self._handed_over: list[tuple[int, int, int]] = []
         self._planner_words = ""
@@ -189,10 +192,12 @@ class RouterActor:
         if tracked.cancelled:
             self._abort(request)
         elif retries > MAX_RETRIES:
+            self._num_failed += 1
             request.enter(Status.FAILED, self._clock.now())
             self._changes.append(f"{self._clock.now():.1f} s: request {request.request_id} is given up: {reason}")
             self._end(request)
         else:
+            self._num_disturbed += 1
             self._recomputed_tokens += rewind(request)
             self._route_prompt(request)
 
@@ -243,6 +248,7 @@ class RouterActor:
             log.append(rows)
         self._samples[index].append(samples)
         self._transfers.extend(transfers)
+        self._refusals += [(times.refused_s, times.whole_s) for times in transfers if not isnan(times.refused_s)]
 
     def _is_at(self, request: Request, instance: int, stage: Stage) -> bool:
         tracked = self._tracker.live.get(request.request_id)
@@ -428,6 +434,8 @@ class RouterActor:
                 self._calls.tell(self._instances[loss.offer.source].release, loss.request.request_id)
                 self._abort(tracked.request)
             else:
+                self._num_disturbed += 1
+                self._num_resumed += 1
                 self._route_offer(loss.offer)
         return role, epoch, len(losses), self._recomputed_tokens - before
 
@@ -448,8 +456,10 @@ class RouterActor:
         term: int,
         incarnations: dict[int, int],
         ended: FloatArray,
+        toll: Toll,
     ) -> set[int]:
         """Take over from a router that died; returns the ids of all requests that are known here now."""
+        self._num_disturbed, self._num_resumed, self._recomputed_tokens, self._num_failed, _ = astuple(toll)
         self._clock, self._instances, self._exporter, self._term = clock, dict(instances), exporter, term
         for row in ended:
             self._recall(row)
@@ -481,6 +491,7 @@ class RouterActor:
         if request_id not in self._ended:
             self._ended.add(request_id)
             self._records.values.extend(row.tolist())
+            self._num_good += int(meets(row[None], self._scenario.slo).sum())
 
     def _take_over(self, index: int, found: Inventory, inventories: dict[int, Inventory]) -> None:
         """Put the requests of one instance back on the books."""
@@ -533,11 +544,22 @@ class RouterActor:
             texts=texts,
             handed_over=tuple(handed_over),
             planner_words=self._planner_words,
+            toll=await self.toll(),
+        )
+
+    async def toll(self) -> Toll:
+        """What faults have cost until now."""
+        return Toll(
+            self._num_disturbed, self._num_resumed, self._recomputed_tokens, self._num_failed, tuple(self._refusals)
         )
 
     async def unfinished(self) -> list[Request]:
         """Requests that have not ended, as they were when they were heard of last."""
         return [tracked.request for tracked in self._tracker.live.values()]
+
+    async def whereabouts(self) -> dict[int, Stage]:
+        """Where each request is that has not ended."""
+        return {request_id: tracked.stage for request_id, tracked in self._tracker.live.items()}
 
     async def watch(self) -> None:
         """Never returns; fails when this process dies or something in it has gone wrong."""
@@ -580,7 +602,7 @@ class RouterActor:
             changes=self._history.changes,
             num_refused=self._num_refused,
             num_ignored=self._num_ignored,
-            recomputed_tokens=self._recomputed_tokens,
+            toll=await self.toll(),
             num_calls=self._calls.count,
             cpu_s=time.process_time(),
         )

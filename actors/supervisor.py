@@ -16,7 +16,7 @@ import ray.exceptions
 
 from actors.clock import Clock
 from actors.deployment import Deployment
-from actors.messages import Snapshot
+from actors.messages import Snapshot, Toll
 from cluster.errors import BatonError, InstanceLost
 from metrics.records import WIDTH, Records, as_rows
 from scenario.build import instance_names
@@ -58,6 +58,7 @@ class Supervisor:
         self._ended = Records()
         self.texts: dict[int, bytes] = {}
         """What ended requests have generated, where a model really computes."""
+        self._toll = Toll()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
         self.term = 1
@@ -126,9 +127,10 @@ class Supervisor:
             await self._successor(router)
         self._ended.values.extend(snapshot.ended.ravel().tolist())
         self.texts |= snapshot.texts
-        for index, silent_s in snapshot.silent_s.items():
-            if silent_s > self._scenario.live.silence_timeout_s:
-                ray.kill(self.instances[index])
+        self._toll = snapshot.toll
+        hung = hung_instance(snapshot.silent_s, self._scenario.live.silence_timeout_s)
+        if hung is not None and hung in self.instances and not self._lock.locked():
+            ray.kill(self.instances[hung])
         return snapshot
 
     async def _successor(self, router: Any) -> None:
@@ -174,6 +176,7 @@ class Supervisor:
             self.term,
             dict(self._incarnations),
             as_rows(self._ended.values[:], WIDTH),
+            self._toll,
         )
         self.router = router
         await self._tell(self.planner.set_router, router)
@@ -219,6 +222,16 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._deployment.close()
+
+
+def hung_instance(silent_s: dict[int, float], timeout_s: float) -> int | None:
+    """The instance that has been silent longest, if that is too long. When all are, it is the host that is slow."""
+    if not silent_s:
+        return None
+    index = max(silent_s, key=silent_s.__getitem__)
+    others = [silence for other, silence in silent_s.items() if other != index]
+    is_alone = not others or min(others) < timeout_s / 2
+    return index if silent_s[index] > timeout_s and is_alone else None
 
 
 async def ask(method: Any, *arguments: Any) -> Any:

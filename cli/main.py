@@ -14,6 +14,7 @@ COMMANDS = {
     "replay": "run the same scenario live on Ray",
     "compare": "put finished runs side by side",
     "view": "show a finished run in the browser, with a time slider",
+    "chaos": "run it live and break it on purpose",
     "goodput": "find the highest rate that a scenario sustains",
     "plan": "find the instances that serve a workload within its SLOs",
     "trace": "look at a trace file",

@@ -37,8 +37,9 @@ class TinyEngine:
         self._bring_up(request, request.generated)
 
     def write_kv(self, request: Request, layers: Layers, out: Tensor) -> None:
-        kv = self._sequences[request.request_id].kv
-        out.copy_(kv[layers.first : layers.end, :, :, : request.target])
+        sequence = self._sequences.get(request.request_id)
+        if sequence is not None:  # else it is not wanted any more
+            out.copy_(sequence.kv[layers.first : layers.end, :, :, : request.target])
 
     def take_kv(self, request: Request, kv: Tensor) -> None:
         sequence = self._sequence(request)

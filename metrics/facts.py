@@ -178,10 +178,12 @@ def _busy(instances: list[dict[str, Any]]) -> str:
 
 
 def _live(live: dict[str, Any]) -> list[tuple[str, str]]:
-    """A line for every entry; statistics in one line."""
+    """A line for every entry; statistics in one line, of lists only how long they are."""
     lines = []
     for key, value in live.items():
-        if isinstance(value, dict):
+        if isinstance(value, list):
+            text = str(len(value))
+        elif isinstance(value, dict):
             text = ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
         else:
             text = _plain(value)

@@ -134,6 +134,15 @@ def test_dropped_before_it_was_written() -> None:
         store.sealed(3, ALL)
 
 
+def test_who_waits_for_kv_that_is_dropped_is_told() -> None:
+    store = KvStore(LAYOUT)
+    store.expect(3, TOKENS, [ALL])
+    waiting = store.sealed(3, ALL)
+    store.drop(3)
+    with pytest.raises(TransferFailed, match="KV of request 3 is not wanted any more"):
+        waiting.result(timeout=1)
+
+
 def test_a_buffer_that_is_written_to_is_nobody_elses() -> None:
     store = KvStore(LAYOUT)
     writing, may_go_on = Future(), Future()

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from actors.chaos import Chaos, Fault
+from actors.chaos import Chaos
+from actors.faults import Fault
 from actors.replay import replay
 from cluster.request import Status
 from metrics.latency import itl
