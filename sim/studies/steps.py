@@ -19,11 +19,14 @@ class Steps:
     cost: Roofline
 
     @classmethod
-    def of(cls, model: str, gpu: str, *, tp: int = 1, pp: int = 1, link: LinkSpec | None = None) -> "Steps":
+    def of(
+        cls, model: str, gpu: str, *, tp: int = 1, pp: int = 1, link: LinkSpec | None = None, dtype: str | None = None
+    ) -> "Steps":
         """A bundled model on bundled GPUs, joined by their own link unless another is given; of a pipeline, its
-        first stage.
+        first stage. `dtype` is that of the weights, if not the model's own.
         """
         spec, chip = load_spec(ModelSpec, model), load_spec(GpuSpec, gpu)
+        spec = replace(spec, weight_dtype=dtype or spec.weight_dtype)
         between = link or load_spec(LinkSpec, chip.link)
         if pp == 1:
             return cls(Roofline(spec, chip, tp=tp, link=between))
