@@ -27,6 +27,7 @@ STUDIES = {
     "lossless": "whole and chunked prefill of a real, tiny model: the same logits and tokens, more KV reads",
     "phases": "one GPU for both phases, or GPUs for each, as the TPOT target tightens (DistServe's figure 1)",
     "queueing": "a prefill instance as a queue: tensor parallelism or a pipeline",
+    "rebalance": "every planner policy on five kinds of changing workload, against two bounds",
     "shift": "static splits against the load planner on the demo's shifting workload",
     "splits": "four GPUs, three workloads, every xPyD and colocated chunks (why a planner)",
     "splitwise": "what each phase needs of a GPU, and whether decoding on older ones pays",

@@ -40,8 +40,9 @@ class LookaheadSettings:
     """How far and how often the `lookahead` policy looks, and how sure it wants to be."""
 
     horizon_s: float = 12.0
+    """How long a future is, after the time that a switch takes. The second look at the best is twice as long."""
     max_rollouts: int = 5
-    """Futures tried per tick, that of doing nothing included."""
+    """Futures tried at first, that of doing nothing included."""
     max_followed: int = 6_000
     """Requests followed per tick, over all futures: at about 30 us each, a tick takes less than 200 ms. Fewer futures
     are tried when each has many requests, and if need be they are shorter."""
@@ -51,8 +52,6 @@ class LookaheadSettings:
     """A change must promise so much more good requests, as a share of all that were judged."""
     strain: float = 0.85
     """Share of what a role can carry from which on the future is worth a look."""
-    votes: int = 1
-    """Ticks in a row that must want the same before a change."""
     cooldown_s: float = 2.0
     """Least time between the end of one change and the next decision."""
 
@@ -60,7 +59,7 @@ class LookaheadSettings:
         for name in ("horizon_s", "strain"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"planner.lookahead.{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("max_followed", "max_moves", "votes"):
+        for name in ("max_followed", "max_moves"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"planner.lookahead.{name} is {getattr(self, name)}; it must be at least 1")
         if self.max_rollouts < 2:

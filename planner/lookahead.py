@@ -2,24 +2,29 @@
 
 Cheap estimates come first. While every role can carry what is asked of it, nothing is tried; else changes are
 ranked by how well the roles would then carry it, and only the best few are run forward, beside doing nothing.
-A change is made when its future has clearly more good requests: a constant load settles.
+A change is made when its future has clearly more good requests, twice: a constant load settles.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 
 from cluster.role import Role
 from planner.decision import Decision, How, RoleOrder
 from planner.demand import steady_part
 from planner.moves import move
 from planner.observation import Observation
-from planner.tools import Tools
+from planner.tools import Outlook, Tools
 
 PATIENCE_S = 5.0
 """Time beyond the TTFT target in which a backlog should be worked off."""
 MIN_FUTURES = 3
 """Doing nothing, and the two changes that look best."""
 MIN_HORIZON_S = 2.0
+SHARE_OF_SECOND_LOOK = 0.4
+"""Of the requests that may be followed in a tick."""
+STANDARD_ERRORS = 2.0
+"""Of a number of bad requests: a smaller gain may be chance, above all where most requests are bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,6 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class LookaheadMemory:
-    wants: Counts | None = None
-    """What the last tick would have liked."""
-    votes: int = 0
     settled_s: float = float("-inf")
     changing: bool = False
 
@@ -57,40 +59,70 @@ def lookahead_policy(
 ) -> tuple[Decision, LookaheadMemory]:
     """One tick. Pure, as the rollout it is handed is."""
     settings = tools.config.lookahead
-    observation = replace(observation, demand=steady_part(observation.demand, observation.now_s))
+    lately = replace(observation, demand=steady_part(observation.demand, observation.now_s))
     counts = Counts(*(len(observation.serving(role)) for role in (Role.PREFILL, Role.DECODE, Role.MIXED)))
     if observation.changing():
         return _stay("a role change is under way", counts), LookaheadMemory(changing=True)
     if memory.changing:
         memory = LookaheadMemory(settled_s=observation.now_s)
-    now_strain = strain(observation, tools, counts)
-    if now_strain <= settings.strain and not _somebody_waits_long(observation, tools):
-        calm = replace(memory, wants=None, votes=0)
-        return _stay(f"every role carries its load (strain {now_strain:.2f})", counts), calm
+    now_strain = strain(lately, tools, counts)
+    in_trouble = _somebody_waits_long(observation, tools) or _requests_go_bad(observation, tools)
+    if now_strain <= settings.strain and not in_trouble:
+        return _stay(f"every role carries its load (strain {now_strain:.2f})", counts), memory
     if observation.now_s - memory.settled_s < settings.cooldown_s:
         return _stay("the last change is too recent", counts), memory
 
-    ranked = sorted(_candidates(observation, tools, counts), key=lambda one: (one.strain, len(one.orders)))
-    num_futures, horizon_s = _effort(observation, tools)
-    tried = [one for one in ranked if one.strain < now_strain][: num_futures - 1]
-    if not tried:
-        return _stay(f"no change would help (strain {now_strain:.2f})", counts), replace(memory, votes=0)
-    seed = round(observation.now_s * 1000)
-    assert tools.rollout is not None, "the driver hands a rollout to a planner that looks ahead"
-    staying = tools.rollout(observation, (), horizon_s, seed)
-    outlooks = [tools.rollout(observation, one.orders, horizon_s, seed) for one in tried]
-    best, outlook = max(zip(tried, outlooks, strict=True), key=lambda pair: (pair[1].good, -len(pair[0].orders)))
-    gain = outlook.good - staying.good
-    if gain <= max(1.0, settings.margin * (staying.good + staying.bad)):
-        reason = f"nothing is clearly better than {staying.good} good in {horizon_s:.3g} s"
-        return _stay(reason, counts), replace(memory, wants=None, votes=0)
-    votes = memory.votes + 1 if memory.wants == best.counts else 1
-    if votes < settings.votes:
-        reason = f"{best.counts} looks better (vote {votes} of {settings.votes})"
-        return _stay(reason, counts), replace(memory, wants=best.counts, votes=votes)
-    reason = f"{best.counts} promises {outlook.good} good requests in {horizon_s:.3g} s, {counts} {staying.good}"
+    candidates = [one for one in _candidates(lately, tools, counts) if in_trouble or one.strain < now_strain]
+    if not candidates:
+        return _stay(f"no change would help (strain {now_strain:.2f})", counts), memory
+    best, now, then = _best(_most_promising(candidates), observation, lately, tools)
+    if best is None:
+        reason = f"nothing is clearly better than {now.good} good of {now.good + now.bad}"
+        return _stay(reason, counts), memory
+    reason = f"{best.counts} promises {then.good} good requests of {then.good + then.bad}, {counts} {now.good}"
     orders = tuple(replace(order, reason=reason) for order in best.orders)
     return Decision(orders, reason, best.counts.prefill, best.counts.decode), LookaheadMemory(changing=True)
+
+
+def _best(
+    ranked: Sequence[Candidate], observation: Observation, lately: Observation, tools: Tools
+) -> tuple[Candidate | None, Outlook, Outlook]:
+    """The candidate with the best future, if it is clearly better than doing nothing; and what either promises.
+
+    The first look goes by demand `lately`, since it last changed. What wins there has to win over both looks when
+    other arrivals are drawn for a longer time, and from all of the window: it must neither be luck, nor suit a
+    lull alone.
+    """
+    rollout, settings = tools.rollout, tools.config.lookahead
+    assert rollout is not None, "the driver hands a rollout to a planner that looks ahead"
+    seed = round(observation.now_s * 1000)
+    wished_s = settings.horizon_s + tools.config.switch_time_s
+    tries = min(len(ranked), _num_futures(lately, tools) - 1)
+    horizon_s = _horizon_s(lately, tools, wished_s, tries + 1, 1 - SHARE_OF_SECOND_LOOK)
+    staying = rollout(lately, (), horizon_s, seed)
+    outlooks = [rollout(lately, one.orders, horizon_s, seed) for one in ranked[:tries]]
+    best, changed = max(zip(ranked, outlooks, strict=False), key=lambda pair: (pair[1].good, -len(pair[0].orders)))
+    if not _is_clearly_better(changed, staying, settings.margin):
+        return None, staying, changed
+    horizon_s = _horizon_s(observation, tools, 2 * wished_s, 2, SHARE_OF_SECOND_LOOK)
+    staying = staying.plus(rollout(observation, (), horizon_s, seed + 1))
+    changed = changed.plus(rollout(observation, best.orders, horizon_s, seed + 1))
+    return best if _is_clearly_better(changed, staying, settings.margin) else None, staying, changed
+
+
+def _is_clearly_better(changed: Outlook, staying: Outlook, margin: float) -> bool:
+    noise = STANDARD_ERRORS * sqrt(staying.bad)
+    return changed.good - staying.good > max(1.0, noise, margin * (staying.good + staying.bad))
+
+
+def _most_promising(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """By strain, but first the best to each role: an estimate that errs does so for all of one kind."""
+    ranked = sorted(candidates, key=lambda one: (one.strain, len(one.orders)))
+    best_of_kind: dict[Role, Candidate] = {}
+    for one in ranked:
+        best_of_kind.setdefault(one.orders[0].role, one)
+    first = list(best_of_kind.values())
+    return [*first, *(one for one in ranked if one not in first)]
 
 
 def strain(observation: Observation, tools: Tools, counts: Counts) -> float:
@@ -134,23 +166,37 @@ def _settled(tools: Tools, observation: Observation, deciders: int) -> float:
     return tools.engine.settled_batch(demand.request_rate / deciders, demand.output_tokens, context)
 
 
+def _requests_go_bad(observation: Observation, tools: Tools) -> bool:
+    attainment = observation.demand.attainment
+    return attainment is not None and attainment < 1.0 - tools.config.lookahead.margin
+
+
 def _somebody_waits_long(observation: Observation, tools: Tools) -> bool:
     return any(view.oldest_wait_s > 0.5 * tools.targets.ttft_s for view in observation.instances)
 
 
-def _effort(observation: Observation, tools: Tools) -> tuple[int, float]:
-    """How many futures may be tried, and how long each is: what keeps a tick short where there is much to follow."""
+def _num_futures(observation: Observation, tools: Tools) -> int:
+    """How many futures are looked into at first: fewer where there is much to follow in each."""
     settings = tools.config.lookahead
-    running = sum(
+    followed = _num_unfinished(observation) + observation.demand.request_rate * settings.horizon_s
+    affordable = int((1 - SHARE_OF_SECOND_LOOK) * settings.max_followed / max(1.0, followed))
+    return min(settings.max_rollouts, max(MIN_FUTURES, affordable))
+
+
+def _horizon_s(observation: Observation, tools: Tools, wished_s: float, futures: int, share: float) -> float:
+    """`wished_s`, or less, down to MIN_HORIZON_S, so that no more requests are followed than a tick has time for."""
+    rate = observation.demand.request_rate
+    if not rate:
+        return wished_s
+    to_come = share * tools.config.lookahead.max_followed / futures - _num_unfinished(observation)
+    return min(wished_s, max(MIN_HORIZON_S, to_come / rate))
+
+
+def _num_unfinished(observation: Observation) -> int:
+    return sum(
         view.num_waiting + view.num_prefilling + view.num_incoming + view.num_ready + view.num_decoding
         for view in observation.instances
     )
-    rate = observation.demand.request_rate
-    followed = running + rate * settings.horizon_s
-    number = int(min(settings.max_rollouts, max(MIN_FUTURES, settings.max_followed / max(1.0, followed))))
-    to_come = max(0.0, settings.max_followed / number - running)
-    horizon_s = min(settings.horizon_s, to_come / rate) if rate else settings.horizon_s
-    return number, max(horizon_s, min(MIN_HORIZON_S, settings.horizon_s))
 
 
 def _candidates(observation: Observation, tools: Tools, counts: Counts) -> Iterator[Candidate]:

@@ -26,6 +26,9 @@ class Outlook:
     good: int
     bad: int
 
+    def plus(self, other: "Outlook") -> "Outlook":
+        return Outlook(self.good + other.good, self.bad + other.bad)
+
 
 NO_TARGETS = Targets()
 
