@@ -1,5 +1,6 @@
 // Shows a story: the cluster at a moment, and how it came there; with a slider, by playing, or live.
 const { story, charts, bars, fields, live } = JSON.parse(document.getElementById("data").textContent);
+const MAX_POINTS = 1000; // of a curve, however long the run
 const FLOW_S = 2; // KV that came in so long ago still shows
 const NEWS_S = 8; // an event so long ago is still news
 const el = (id) => document.getElementById(id);
@@ -62,7 +63,7 @@ function layout(frame) {
   const columnWidth = (width - gap * (order.length - 1)) / order.length;
   const narrow = !small && columnWidth < 240;
   el("cluster").classList.toggle("narrow", narrow);
-  const cardWidth = small ? 82 : columnWidth, cardHeight = small ? 26 : narrow ? 94 : 58;
+  const cardWidth = small ? 90 : columnWidth, cardHeight = small ? 26 : narrow ? 94 : 58;
   const step = cardHeight + (small ? 4 : 12);
   const perRow = small ? Math.max(1, Math.floor((columnWidth + 4) / (cardWidth + 4))) : 1;
   const counts = {};
@@ -183,11 +184,13 @@ function roleBars() {
 }
 
 function drawCharts() {
-  const times = frames.map((frame) => frame.time_s);
+  const every = Math.ceil(frames.length / MAX_POINTS);
+  const drawn = frames.filter((_, index) => (frames.length - 1 - index) % every === 0);
+  const times = drawn.map((frame) => frame.time_s);
   charts.forEach((chart, index) => {
     const place = el("plot" + index);
     const data = chart.data.length
-      ? chart.data.map((trace) => ({ ...trace, x: times, y: frames.map((frame) => frame.values[trace.meta]) })).filter((trace) => trace.y.some((y) => y !== null))
+      ? chart.data.map((trace) => ({ ...trace, x: times, y: drawn.map((frame) => frame.values[trace.meta]) })).filter((trace) => trace.y.some((y) => y !== null))
       : roleBars();
     const figure = { data, layout: { ...chart.layout, uirevision: "kept" } };
     figure.layout.xaxis = { ...chart.layout.xaxis, range: [0, Math.max(endOf(), 1)] };
