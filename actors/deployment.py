@@ -24,6 +24,8 @@ from scenario.build import Placement
 from scenario.spec import Scenario
 
 NAMESPACE = "baton"
+ROUTERS = "router/"
+"""How names of router actors begin; the run and the number of the router follow."""
 EMBEDDED_OBJECT_STORE_BYTES = 1 << 30
 CONNECT_TIMEOUT_S = 5.0
 PLACEMENT_TIMEOUT_S = 60.0
@@ -119,6 +121,7 @@ class Deployment:
         self._nodes = Placement(scenario).nodes
         self._group = self._reserve()
         self._actors: list[Any] = []
+        self._num_routers = 0
         self._kv_budget_bytes = self._kv_budget()
 
     def _kv_budget(self) -> int:
@@ -144,7 +147,10 @@ class Deployment:
         return self._create(InstanceActor, self._spec, index, role, first_epoch, self._kv_budget_bytes, **options)
 
     def router(self) -> Any:
-        return self._create(RouterActor, self._spec)
+        """The one actor with a name: whoever sets roles by hand finds it by that."""
+        self._num_routers += 1
+        name = f"{ROUTERS}{self._group.id.hex()[:8]}/{self._num_routers}"
+        return self._create(RouterActor, self._spec, name=name, namespace=NAMESPACE)
 
     def planner(self) -> Any:
         return self._create(PlannerActor, self._tools)

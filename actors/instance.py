@@ -28,7 +28,17 @@ from actors.outbox import Outbox
 from actors.slowed import Slowed
 from cluster.agenda import SAMPLE, Agenda
 from cluster.cost import StepCost
-from cluster.events import Aborted, Ejected, Event, Finished, PrefillDone, RoleCommitted, RoleServed, RoomReserved
+from cluster.events import (
+    Aborted,
+    Ejected,
+    Event,
+    Finished,
+    FirstToken,
+    PrefillDone,
+    RoleCommitted,
+    RoleServed,
+    RoomReserved,
+)
 from cluster.handoff import Handoff, HandoffState
 from cluster.instance import Instance
 from cluster.load import LoadView
@@ -104,6 +114,7 @@ class InstanceActor:
         """Requests that leave this instance without having ended."""
         self._drained_s = nan
         self._cause = ""
+        self._pin: Role | None = None
         self._rows_seen = [0 for _ in self._core.logs]
         self._timer: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
@@ -267,6 +278,8 @@ class InstanceActor:
             case Ejected(request):
                 self._engine.settle(request)
                 self._offer_kv(request, migrates=True)
+            case FirstToken() if instance.role is Role.DECODE:
+                self._news.set()  # the router may choose by how many prompts a decode instance still computes
             case RoomReserved(handoff):
                 self._intake.begin(handoff, self._offers[handoff.request.request_id], now)
             case Aborted(request):
@@ -359,6 +372,7 @@ class InstanceActor:
             load=core.load(now),
             prompts=[*core.scheduler.waiting, *(one for batch in core.batches for one in batch.prefilling)],
             outgoing=list(self._outgoing.values()),
+            pin=self._pin,
             incoming=list(self._offers.values()),
             decoding=[one for batch in core.batches for one in (*batch.members.values(), *batch.ready)],
             progress=self._outbox.progress(),
@@ -411,6 +425,10 @@ class InstanceActor:
             self._store.drop(request_id)
             self._runner.take_back(self._outgoing.pop(request_id).request, now)
         self._arm()
+
+    async def keep_pin(self, role: Role | None) -> None:
+        """Remember the role that was set by hand, for a router to come."""
+        self._pin = role
 
     # Watching.
 

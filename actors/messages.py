@@ -96,6 +96,8 @@ class Inventory:
     """Waiting or prefilling here."""
     outgoing: list[Offer]
     """KV that waits here to be pulled."""
+    pin: Role | None
+    """The role set for it by hand."""
     incoming: list[Offer]
     """Handoffs accepted here, in line or on their way."""
     decoding: list[Request]

@@ -64,7 +64,7 @@ class PlannerActor:
         """Die, to see who minds."""
         os.kill(os.getpid(), 9)
 
-    async def finish(self) -> tuple[list[tuple[float, str]], int, float]:
-        """Stop ticking; returns the reason of every tick, the number of calls made and the CPU seconds used."""
+    async def finish(self) -> tuple[list[tuple[float, str]], list[str], int, float]:
+        """Stop ticking; returns the reason of every tick, notices, the number of calls made and the CPU seconds used."""
         await self._calls.stop()
-        return self._words, self._calls.count, time.process_time()
+        return self._words, self._planner.notices(), self._calls.count, time.process_time()

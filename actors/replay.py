@@ -99,7 +99,7 @@ async def run_on(
         await _watch_until_done(supervisor, player, watch, stopped, faults)
         await supervisor.settle()
         farewells = {index: await ask(one.finish) for index, one in sorted(supervisor.instances.items())}
-        planner_words, planner_calls, planner_cpu_s = await ask(supervisor.planner.finish)
+        planner_words, planner_notices, planner_calls, planner_cpu_s = await ask(supervisor.planner.finish)
         book: RouterHistory = await ask(supervisor.router.finish)
         watch(await supervisor.snapshot())
         usage = Usage(
@@ -113,6 +113,7 @@ async def run_on(
         )
         result = _result(scenario, player, farewells, book, usage, supervisor.recoveries)
         result.planner_words = planner_words
+        result.notices += planner_notices
         if scenario.live.compute == "tiny":
             result.live |= _proof(scenario, trace, supervisor.texts)
         if player.stopped:

@@ -21,6 +21,7 @@ from actors.demand import DemandBook
 from actors.messages import Inventory, Leftover, Offer, Report, RouterHistory, Serving, Snapshot, Toll, TransferTimes
 from actors.migrations import Migrations
 from actors.tracking import Stage, Tracked, Tracker, rewind
+from cluster.errors import ConfigError
 from cluster.load import LoadView
 from cluster.request import Request, Status
 from cluster.role import Role
@@ -32,6 +33,7 @@ from metrics.watch import observe_requests
 from planner.arrow import ArrowRouter
 from planner.decision import How, RoleOrder
 from planner.observation import Observation
+from planner.pins import check_pins
 from scenario.build import build_router, instance_names
 from scenario.spec import Scenario
 
@@ -76,6 +78,7 @@ class RouterActor:
         self._demand = DemandBook(scenario)
         self._num_disturbed = self._num_resumed = self._num_failed = self._recomputed_tokens = 0
         self._refusals: list[tuple[float, float]] = []
+        self._pins: dict[int, Role] = {}
         self._changes: deque[str] = deque(maxlen=5)
         self._handed_over: list[tuple[int, int, int]] = []
         self._planner_words = ""
@@ -296,13 +299,38 @@ class RouterActor:
     # Roles.
 
     async def observe(self, planner_words: str) -> Observation:
-        """The living instances as they are now, asked one by one. `planner_words` are those of the last tick."""
+        """How things stand, for the planner. `planner_words` are those of its last tick."""
         self._planner_words = planner_words
+        return await self.roles()
+
+    async def roles(self) -> Observation:
+        """The living instances as they are now, asked one by one."""
         answers = [self._try(self._instances[index].load) for index in self._incarnations]
         loads = [load for load in [await answer for answer in answers] if load is not None]
         self._loads.update((load.index, load) for load in loads)
         now = self._clock.now()
-        return Observation(now, tuple(loads), self._demand.view(now))
+        return Observation(now, tuple(loads), self._demand.view(now), dict(self._pins))
+
+    async def pin(self, pins: dict[int, Role | None]) -> None:
+        """Set roles by hand, or with None leave them to the planner again.
+
+        Raises ConfigError, and changes nothing, for an instance that is not there, and when too few would be left in
+        a role.
+        """
+        unknown = sorted(set(pins) - set(range(len(self._names))))
+        if unknown:
+            raise ConfigError(f"there is no instance-{unknown[0]}; the last is {self._names[-1]}")
+        wanted = {index: role for index, role in {**self._pins, **pins}.items() if role is not None}
+        check_pins(wanted, (await self.roles()).instances, self._scenario.planner)
+        self._pins = wanted
+        self._tell_pins()
+        for index, role in pins.items():
+            if index in self._incarnations:
+                await self._try(self._instances[index].keep_pin, role)
+
+    def _tell_pins(self) -> None:
+        if isinstance(self._core, ArrowRouter):
+            self._core.pinned = frozenset(self._pins)
 
     def _flip(self) -> None:
         """Carry out what a router that also decides on roles has decided."""
@@ -445,6 +473,8 @@ class RouterActor:
         self._welcome(index, role, first_epoch)
         self._history.serves(index, role, self._clock.now())
         self._changes.append(f"{self._clock.now():.1f} s: {self._names[index]} is back as {role}")
+        if index in self._pins:
+            await self._try(instance.keep_pin, self._pins[index])
         self._route_homeless()
 
     async def recover(
@@ -473,12 +503,15 @@ class RouterActor:
                 self._recall(row)
             self._texts |= found.texts
             self._epochs[index], self._incarnations[index] = found.load.epoch, incarnations[index]
+            if found.pin is not None:
+                self._pins[index] = found.pin
             self._heard_s[index] = time.monotonic()
             self._loads[index] = found.load
             self._keep(index, found.step_rows, found.samples, found.transfers)
             self._history.serves(index, found.load.role, clock.now())
             if found.load.target is None:
                 self._core.open(index, found.load.role)
+        self._tell_pins()
         for index, found in inventories.items():
             self._take_over(index, found, inventories)
         self._num_sent = len(self._ended) + len(self._tracker.live)

@@ -17,6 +17,7 @@ COMMANDS = {
     "chaos": "run it live and break it on purpose",
     "goodput": "find the highest rate that a scenario sustains",
     "plan": "find the instances that serve a workload within its SLOs",
+    "roles": "see and set the roles of a live run by hand",
     "trace": "look at a trace file",
     "backtest": "see how well a trace could have been predicted",
     "model": "add a model from a Hugging Face config.json",

@@ -25,6 +25,8 @@ class ArrowRouter(CountingRouter):
         """Requests that are decoded elsewhere, and where they are computed, by id."""
         self._orders: list[RoleOrder] = []
         self._ordered: set[int] = set()
+        self.pinned: frozenset[int] = frozenset()
+        """Instances whose role was set by hand."""
 
     def take_orders(self) -> list[RoleOrder]:
         """Flips decided since the last call. Their epoch, which a router does not know, is left at 0."""
@@ -117,7 +119,8 @@ class ArrowRouter(CountingRouter):
             if role is Role.PREFILL
             else (self.prompts, self._config.min_prefill)
         )
-        if instance in left.at and len(left.ids) > least:
+        may = instance not in self.pinned and not self._config.dry_run
+        if may and instance in left.at and len(left.ids) > least:
             super().close(instance)
             self._ordered.add(instance)
             self._orders.append(RoleOrder(instance, 0, role, cause, reason, How.FLIP))

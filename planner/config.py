@@ -160,6 +160,12 @@ class PlannerConfig:
     min_prefill: int = 1
     min_decode: int = 1
     max_changes_per_tick: int = 1
+    max_changing: int | None = None
+    """Instances that may be on their way to another role at a time; None leaves that to the policy."""
+    min_stay_s: float = 0.0
+    """An instance that has changed its role keeps it for at least so long."""
+    dry_run: bool = False
+    """Only say what would be done."""
     switch_time_s: float = 0.0
     """Modelled time from the end of draining to serving in the new role."""
     how: str = "drain"
@@ -191,5 +197,8 @@ class PlannerConfig:
                 f"planner.predictor.interval_s is {self.predictor.interval_s:g}, and demand is kept for "
                 f"planner.window_s {self.window_s:g} only; lower the one or raise the other"
             )
-        if not self.switch_time_s >= 0:
-            raise ConfigError(f"planner.switch_time_s is {self.switch_time_s}; it must not be negative")
+        if self.max_changing is not None and self.max_changing < 1:
+            raise ConfigError(f"planner.max_changing is {self.max_changing}; it must be at least 1")
+        for name in ("switch_time_s", "min_stay_s"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"planner.{name} is {getattr(self, name)}; it must not be negative")

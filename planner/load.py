@@ -61,13 +61,16 @@ def load_policy(observation: Observation, tools: Tools, memory: LoadMemory) -> t
     if observation.now_s - memory.settled_s < limits.cooldown_s:
         return _stay(f"{reason}, but the last change is too recent", prefill, decode), memory
 
+    donors = observation.movable(Role.DECODE if asks is Role.PREFILL else Role.PREFILL)
+    if not donors:
+        return _stay(f"{reason}, but no instance of the other role may be moved", prefill, decode), memory
     if asks is Role.PREFILL:
         after = decode_use(decode, len(decode) - 1)
         if len(decode) <= config.min_decode or after > limits.kv_use_low:
             return _stay(
                 f"{reason}, but decode cannot spare one (KV use would be {after:.0%})", prefill, decode
             ), memory
-        donor = min(decode, key=lambda view: (view.kv_used_tokens, view.index))
+        donor = min(donors, key=lambda view: (view.kv_used_tokens, view.index))
         reason = f"{reason}; decode KV use stays at {after:.0%} without it"
         step = 1
     else:
@@ -75,7 +78,7 @@ def load_policy(observation: Observation, tools: Tools, memory: LoadMemory) -> t
         if len(prefill) <= config.min_prefill or after > limits.prefill_queue_low:
             spare = f"{reason}, but prefill cannot spare one (its queue would be {after:.0f} tokens)"
             return _stay(spare, prefill, decode), memory
-        donor = min(prefill, key=lambda view: (view.queued_tokens, view.kv_used_tokens, view.index))
+        donor = min(donors, key=lambda view: (view.queued_tokens, view.kv_used_tokens, view.index))
         reason = f"{reason}; prefill queue stays at {after:.0f} tokens without it"
         step = -1
     cause = "prefill_queue" if asks is Role.PREFILL else "decode_kv"

@@ -12,6 +12,7 @@ from math import sqrt
 from cluster.role import Role
 from planner.decision import Decision, How, RoleOrder
 from planner.demand import steady_part
+from planner.limits import least_of
 from planner.moves import move
 from planner.observation import Observation
 from planner.tools import Outlook, Tools
@@ -202,9 +203,9 @@ def _num_unfinished(observation: Observation) -> int:
 def _candidates(observation: Observation, tools: Tools, counts: Counts) -> Iterator[Candidate]:
     """Some instances of one role to another, as far as the minimum of each allows."""
     for source, role, cause, how in _directions(tools):
-        views = observation.serving(source)
-        spare = len(views) - _minimum(tools, source)
-        for number in range(1, min(spare, tools.config.lookahead.max_moves) + 1):
+        views = observation.movable(source)
+        spare = len(observation.serving(source)) - least_of(source, tools.config)
+        for number in range(1, min(spare, len(views), tools.config.lookahead.max_moves) + 1):
             after = _moved(counts, source, role, number)
             yield Candidate(move(views, number, role, cause, "", how), after, strain(observation, tools, after))
 
@@ -224,12 +225,6 @@ def _moved(counts: Counts, source: Role, role: Role, number: int) -> Counts:
     moved[source] -= number
     moved[role] += number
     return Counts(moved[Role.PREFILL], moved[Role.DECODE], moved[Role.MIXED])
-
-
-def _minimum(tools: Tools, source: Role) -> int:
-    """How many must stay: KV on its way needs somebody whose role it is to take it."""
-    config = tools.config
-    return {Role.PREFILL: config.min_prefill, Role.DECODE: config.min_decode}.get(source, 0)
 
 
 def _stay(reason: str, counts: Counts) -> Decision:

@@ -25,7 +25,6 @@ def towards(
     split: tuple[int, int], observation: Observation, at_most: int, cause: str, reason: str, how: How
 ) -> tuple[RoleOrder, ...]:
     """Orders for the first steps from the split that is to (prefill, decode) instances, with the cheapest to move."""
-    prefill, decode = observation.serving(Role.PREFILL), observation.serving(Role.DECODE)
-    missing = split[0] - len(prefill)
-    givers, role = (decode, Role.PREFILL) if missing > 0 else (prefill, Role.DECODE)
-    return move(givers, min(abs(missing), at_most), role, cause, reason, how)
+    missing = split[0] - len(observation.serving(Role.PREFILL))
+    giver, role = (Role.DECODE, Role.PREFILL) if missing > 0 else (Role.PREFILL, Role.DECODE)
+    return move(observation.movable(giver), min(abs(missing), at_most), role, cause, reason, how)

@@ -1,6 +1,7 @@
 """What a planner sees at a tick: the instances as they are, not as it remembers them, and recent demand."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from cluster.load import LoadView
 from cluster.role import Phase, Role
@@ -16,9 +17,15 @@ class Observation:
     now_s: float
     instances: tuple[LoadView, ...]
     demand: Demand = NO_DEMAND
+    pins: Mapping[int, Role] = field(default_factory=dict)
+    """Roles that were set by hand, by instance."""
 
     def serving(self, role: Role) -> list[LoadView]:
         return [view for view in self.instances if view.role is role and view.phase is Phase.SERVING]
+
+    def movable(self, role: Role) -> list[LoadView]:
+        """Those serving whose role was not set by hand."""
+        return [view for view in self.serving(role) if view.index not in self.pins]
 
     def changing(self) -> list[LoadView]:
         """Instances on their way to another role."""

@@ -1,16 +1,19 @@
 """The planner both drivers run: a policy by name, its memory, and limits that hold whatever it says."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from traceback import extract_tb
+from typing import Any, NamedTuple
 
 from cluster.errors import ConfigError
 from cluster.role import Role
 from cluster.suggestion import did_you_mean
-from planner.config import PlannerConfig
-from planner.decision import Decision, RoleOrder
+from planner.decision import Decision, How
+from planner.limits import within_limits
 from planner.load import LoadMemory, load_policy
 from planner.lookahead import LookaheadMemory, lookahead_policy
 from planner.observation import Observation
+from planner.pins import orders_by_hand
 from planner.replan import ReplanMemory, replan_policy
 from planner.splitwise import SplitwiseMemory, splitwise_policy
 from planner.throughput import ThroughputMemory, corrected_throughput_policy, throughput_policy
@@ -43,6 +46,13 @@ POLICIES: dict[str, tuple[Policy, Callable[[], Any]]] = {
 """Policy and its first memory, by name."""
 
 
+class Failure(NamedTuple):
+    """A policy raised an error."""
+
+    at_s: float
+    what: str
+
+
 class Planner:
     """Call `tick` every `config.interval_s`; carry out the orders it returns."""
 
@@ -54,32 +64,48 @@ class Planner:
         self._tools = tools
         self._policy, first_memory = POLICIES[config.policy]
         self._memory = first_memory()
+        self.failures: list[Failure] = []
 
     def tick(self, observation: Observation) -> Decision:
-        """What the policy decides; nothing while it would have to decide by reports older than the demand window."""
-        if observation.staleness_s > self.config.window_s:
-            counts = (len(observation.serving(role)) for role in (Role.PREFILL, Role.DECODE))
-            return Decision((), f"the oldest load report is {observation.staleness_s:.1f} s old", *counts)
-        decision, self._memory = self._policy(observation, self._tools, self._memory)
-        orders = within_limits(decision.orders, observation, self.config)
-        if orders == decision.orders:
-            return decision
-        return Decision(orders, decision.reason, decision.target_prefill, decision.target_decode)
+        """What is to be done: first what was set by hand, then what the policy decides; its word is enough in a dry run.
+
+        Nothing while it would have to be decided by reports older than the demand window.
+        """
+        config = self.config
+        if observation.staleness_s > config.window_s:
+            return _nothing(observation, f"the oldest load report is {observation.staleness_s:.1f} s old")
+        decision = self._decide(observation)
+        by_hand = orders_by_hand(observation, How(config.how))
+        orders = within_limits((*by_hand, *(() if config.dry_run else decision.orders)), observation, config)
+        reason = f"{decision.reason} (dry run)" if config.dry_run and decision.orders else decision.reason
+        reason = "; ".join([*(f"instance {one.instance} is set by hand" for one in by_hand), reason])
+        return replace(decision, orders=orders, reason=reason)
+
+    def _decide(self, observation: Observation) -> Decision:
+        # Whatever is wrong with a policy, the cluster goes on as it is.
+        try:
+            decision, self._memory = self._policy(observation, self._tools, self._memory)
+        except Exception as error:
+            self.failures.append(Failure(observation.now_s, _described(error)))
+            return _nothing(observation, f"the policy failed: {self.failures[-1].what}")
+        return decision
+
+    def notices(self) -> list[str]:
+        """What a reader of the results must not miss."""
+        if not self.failures:
+            return []
+        first = self.failures[0]
+        return [
+            f"the planner's policy failed at {len(self.failures)} ticks, which changed nothing; first at "
+            f"{first.at_s:.1f} s: {first.what}"
+        ]
 
 
-def within_limits(
-    orders: tuple[RoleOrder, ...], observation: Observation, config: PlannerConfig
-) -> tuple[RoleOrder, ...]:
-    """The orders, in order, that keep every role at its minimum and the tick at its maximum of changes."""
-    serving = {role: len(observation.serving(role)) for role in Role}
-    least = {Role.PREFILL: config.min_prefill, Role.DECODE: config.min_decode, Role.MIXED: 0}
-    views = {view.index: view for view in observation.instances}
-    kept: list[RoleOrder] = []
-    for order in orders:
-        view = views.get(order.instance)
-        if view is None or view not in observation.serving(view.role) or view.role is order.role:
-            continue
-        if len(kept) < config.max_changes_per_tick and serving[view.role] > least[view.role]:
-            serving[view.role] -= 1
-            kept.append(order)
-    return tuple(kept)
+def _nothing(observation: Observation, reason: str) -> Decision:
+    counts = (len(observation.serving(role)) for role in (Role.PREFILL, Role.DECODE))
+    return Decision((), reason, *counts)
+
+
+def _described(error: Exception) -> str:
+    where = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {where.filename}, line {where.lineno}: {error}"

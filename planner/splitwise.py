@@ -29,9 +29,10 @@ def splitwise_policy(
     config, limits = tools.config, tools.config.splitwise
     prompt, token = observation.serving(Role.PREFILL), observation.serving(Role.DECODE)
     mixed, homes = observation.serving(Role.MIXED), dict(memory.homes)
+    prompt_donors, token_donors = observation.movable(Role.PREFILL), observation.movable(Role.DECODE)
     orders = [
         _order(view, homes[view.index], "return", f"no {_other(homes[view.index])} work left")
-        for view in mixed
+        for view in observation.movable(Role.MIXED)
         if view.index in homes and not _guest_work(view, homes[view.index])
     ]
     if orders:
@@ -40,11 +41,11 @@ def splitwise_policy(
 
     queue = min((view.queued_tokens for view in prompt + mixed), default=0)
     use = min((_kv_demand(view) for view in token + mixed), default=0.0)
-    if queue > limits.prompt_queue_high and len(token) > config.min_decode:
-        donor = min(token, key=lambda view: (view.kv_used_tokens, view.index))
+    if queue > limits.prompt_queue_high and len(token) > config.min_decode and token_donors:
+        donor = min(token_donors, key=lambda view: (view.kv_used_tokens, view.index))
         order = _order(donor, Role.MIXED, "prompt_queue", f"the shortest prompt queue is {queue} tokens")
-    elif use > limits.kv_use_high and len(prompt) > config.min_prefill:
-        donor = min(prompt, key=lambda view: (view.queued_tokens, view.index))
+    elif use > limits.kv_use_high and len(prompt) > config.min_prefill and prompt_donors:
+        donor = min(prompt_donors, key=lambda view: (view.queued_tokens, view.index))
         order = _order(donor, Role.MIXED, "token_kv", f"the emptiest token machine is at {use:.0%} of its KV")
     else:
         return _decision([], observation), memory

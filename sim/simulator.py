@@ -336,5 +336,7 @@ class Simulator:
             starved_steps=starved,
             cpu_s=cpu_s,
             wall_s=wall_s,
-            notices=notices + ([starved_notice(starved)] if starved else []),
+            notices=notices
+            + ([starved_notice(starved)] if starved else [])
+            + (self._planner.notices() if self._planner else []),
         )

@@ -33,6 +33,19 @@ CASES: dict[str, tuple[str, dict[str, Any], int]] = {
     "preempting": ("demo", {"planner.policy": "static", "engine.admission": "preempt_recompute", "tp": 2}, 0),
     "draining": ("demo", CHANGES_EARLY, 2),
     "migrating": ("demo", {**CHANGES_EARLY, "planner.how": "migrate"}, 4),
+    "splitwise": ("demo", {"workload.phases": SHIFT, "planner.policy": "splitwise", "router.pairs": True}, 0),
+    "throughput": ("demo", {"workload.phases": SHIFT, "planner.policy": "throughput"}, 1),
+    "throughput_corrected": ("demo", {"workload.phases": SHIFT, "planner.policy": "throughput_corrected"}, 1),
+    "replan": (
+        "demo",
+        {
+            "workload.phases": SHIFT,
+            "planner.policy": "replan",
+            "planner.replan": {"min_interval_s": 4.0, "min_requests": 100, "num_requests": 100},
+        },
+        1,
+    ),
+    "conditional": ("demo", {"workload.phases": SHIFT, "planner.policy": "conditional"}, 0),
     "arrow": ("demo", {"workload.phases": SHIFT, "planner.policy": "arrow"}, 1),
     "lookahead": (
         "alternating-8x70b",

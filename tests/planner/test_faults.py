@@ -30,7 +30,9 @@ def busy_decode(now_s, prefill=2, decode=2, **counts):
 
 def orders_of(policy, observations, **fields):
     planner = Planner(tools_of(policy, **fields))
-    return [order for observation in observations for order in planner.tick(observation).orders]
+    orders = [order for observation in observations for order in planner.tick(observation).orders]
+    assert planner.failures == []
+    return orders
 
 
 @EVERY
@@ -46,6 +48,7 @@ def test_no_traffic_is_zero_and_not_nan(policy, instances):
         assert decision.orders == ()
         assert (decision.target_prefill, decision.target_decode) == instances
         assert "nan" not in decision.reason
+    assert planner.failures == []
 
 
 CONSTANT = {
@@ -163,3 +166,4 @@ def test_whatever_is_seen(policy, seen, least, most):
         for role, minimum in zip((P, D), least, strict=True):
             left = len(observation.serving(role)) - sum(instances[order.instance].role is role for order in orders)
             assert left >= min(minimum, len(observation.serving(role)))
+    assert planner.failures == []

@@ -5,9 +5,10 @@ import pytest
 from cluster.errors import ConfigError
 from cluster.role import Phase, Role
 from planner.config import ConditionalSettings, PlannerConfig, PredictorSettings, ReplanSettings, ThroughputSettings
-from planner.decision import RoleOrder
+from planner.decision import Decision, RoleOrder
+from planner.limits import within_limits
 from planner.observation import Observation
-from planner.planner import Planner, within_limits
+from planner.planner import POLICIES, Planner
 from planner.tools import Tools
 from tests.planner.views import cluster, view
 
@@ -41,6 +42,67 @@ def test_limits(orders, limits, kept):
     assert [one.instance for one in within_limits(given, observation, config)] == kept
 
 
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [
+        ({}, [1, 2, 3]),
+        ({"max_changing": 2}, [1]),  # 5 is one already
+        ({"max_changing": 1}, []),
+        ({"min_stay_s": 10.0}, [2, 3]),  # 1 serves since 5 s ago, 2 for longer; 3 has always had its role
+        ({"min_stay_s": 100.0}, [3]),
+    ],
+)
+def test_limits_in_time(limits, kept):
+    changed = {"epoch": 1}
+    seen = Observation(
+        100.0,
+        (
+            view(0, P),
+            view(1, P, serving_since_s=95.0, **changed),
+            view(2, P, serving_since_s=80.0, **changed),
+            view(3, D, serving_since_s=0.0),
+            view(4, D),
+            view(5, D, phase=Phase.SWITCHING),
+        ),
+    )
+    orders = (order(1, D), order(2, D), order(3, P))
+    config = PlannerConfig(policy="load", max_changes_per_tick=9, **limits)
+    assert [one.instance for one in within_limits(orders, seen, config)] == kept
+
+
+def test_one_order_per_instance():
+    config = PlannerConfig(max_changes_per_tick=9)
+    assert within_limits((order(0, D), order(0, Role.MIXED)), cluster([0, 0, 0], [0]), config) == (order(0, D),)
+
+
+def test_a_dry_run_only_says_what_would_be_done():
+    config = PlannerConfig(policy="load", dry_run=True)
+    planner = Planner(Tools(config))
+    decisions = [planner.tick(cluster([90_000, 90_000], [0, 0], now_s=float(now))) for now in range(20, 23)]
+    assert [one.orders for one in decisions] == [(), (), ()]
+    assert decisions[1].reason.endswith("decode KV use stays at 0% without it (dry run)")
+    assert (decisions[1].target_prefill, decisions[1].target_decode) == (3, 1)
+
+
+def test_a_policy_that_fails_changes_nothing_and_is_told(monkeypatch):
+    def failing(observation, tools, memory):
+        if 1.0 < observation.now_s < 4.0:
+            return observation.now_s / 0, None
+        return Decision((order(0, D),), f"memory is {memory}", 1, 2), memory + 1
+
+    monkeypatch.setitem(POLICIES, "failing", (failing, lambda: 0))
+    planner = Planner(Tools(PlannerConfig(policy="failing")))
+    decisions = [planner.tick(cluster([0, 0], [0], now_s=float(now))) for now in range(1, 6)]
+    assert [len(one.orders) for one in decisions] == [1, 0, 0, 1, 1]
+    assert decisions[1].reason.startswith("the policy failed: ZeroDivisionError in ")
+    assert decisions[3].reason == "memory is 1"
+    (notice,) = planner.notices()
+    assert notice.startswith(
+        "the planner's policy failed at 2 ticks, which changed nothing; first at 2.0 s: ZeroDivision"
+    )
+    assert Planner(Tools(PlannerConfig())).notices() == []
+
+
 def test_static_never_moves_anybody():
     planner = Planner(Tools(PlannerConfig()))
     decision = planner.tick(cluster([10**9, 0], [100_000]))
@@ -66,6 +128,8 @@ def test_an_observation_knows_how_old_it_is():
         ({"min_prefill": 0}, "planner.min_prefill is 0; it must be at least 1"),
         ({"min_decode": 0}, "planner.min_decode is 0; it must be at least 1"),
         ({"max_changes_per_tick": 0}, "planner.max_changes_per_tick is 0; it must be at least 1"),
+        ({"max_changing": 0}, "planner.max_changing is 0; it must be at least 1"),
+        ({"min_stay_s": -1.0}, "planner.min_stay_s is -1.0; it must not be negative"),
         ({"switch_time_s": -0.1}, "planner.switch_time_s is -0.1; it must not be negative"),
         (
             {"window_s": 4.0},

@@ -1,6 +1,7 @@
 """Every policy in a running cluster: nobody is lost, books balance, and a constant load is left in peace."""
 
 from dataclasses import replace
+from math import isnan
 
 import numpy as np
 import pytest
@@ -43,10 +44,41 @@ def test_the_demo_loses_nothing(policy, how):
     assert (records[:, Column.STATUS] == Status.FINISHED).all()
     assert (records[:, Column.GENERATED_TOKENS] == records[:, Column.OUTPUT_TOKENS]).all()
     assert len(records) == result.num_requests
+    assert result.notices == []
     if policy in ("static", "conditional"):
         assert not result.role_changes
     else:
         assert result.role_changes
+
+
+def test_drains_that_take_too_long_are_rolled_back_and_tried_again():
+    """At 50 ms, nobody gets rid of its decodes in time; prefill instances do."""
+    changes = {"planner.policy": "load", "planner.how": "drain", "planner.drain_timeout_s": 0.05}
+    result = run_scenario(load_scenario("demo", changes))
+    given_up = [change for change in result.role_changes if isnan(change.served_s)]
+    assert {change.old_role for change in given_up} == {Role.DECODE}
+    assert len(given_up) > 1
+    assert (result.records[:, Column.STATUS] == Status.FINISHED).all()
+    for change in given_up:
+        spans = [span for span in result.role_spans if span.instance == change.instance]
+        draining = next(span for span in spans if span.start_s == change.decided_s)
+        assert (draining.phase, draining.role) == ("draining", Role.DECODE)
+        assert draining.end_s - draining.start_s == pytest.approx(0.05)
+        assert next(span.role for span in spans if span.start_s == draining.end_s) == Role.DECODE
+
+
+@pytest.mark.parametrize("policy", ["load", "arrow"])
+def test_a_dry_run_changes_nothing(policy):
+    result = run_scenario(load_scenario("demo", {"planner.policy": policy, "planner.dry_run": True}))
+    assert result.role_changes == []
+    assert any(reason.endswith("(dry run)") for _, reason in result.planner_words) is (policy == "load")
+
+
+def test_a_run_goes_on_under_a_policy_that_fails(monkeypatch):
+    monkeypatch.setitem(POLICIES, "load", (lambda observation, tools, memory: None.orders, lambda: None))
+    result = run_scenario(load_scenario("demo", {"planner.policy": "load"}))
+    assert (result.records[:, Column.STATUS] == Status.FINISHED).all()
+    assert "AttributeError" in result.notices[0]
 
 
 @st.composite
