@@ -25,6 +25,7 @@ screenshots: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/plan.py
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Baton needs Python 3.11 or newer; run make PYTHON=python3.12 ...")'

@@ -15,6 +15,7 @@ LEGEND = (
 )
 OPTION_COLUMNS = ("instance", "GPUs", "req/s", "per GPU", "short first, or why not")
 
+_LEAST = {"gpus": "fewest GPUs", "usd": "least $/h", "watts": "least W"}
 UNITS = {"gpus": "GPUs", "usd": "$/h", "watts": "W", "rate": "GPUs"}
 """What an objective counts."""
 
@@ -27,9 +28,7 @@ def question_in_words(question: Question) -> str:
     there = ", ".join(f"{pool.count} {pool.gpu.name}" for pool in question.pools)
     rate = question.request_rate
     wanted = (
-        "the highest rate"
-        if rate is None
-        else f"{_rate_in_words(question, rate)} for the fewest {UNITS[question.objective]}"
+        "the highest rate" if rate is None else f"{_rate_in_words(question, rate)} for the {_LEAST[question.objective]}"
     )
     return f"{scenario.model.name}, {wanted}, {within}; on {there} in nodes of {question.gpus_per_node}"
 
