@@ -26,6 +26,9 @@ SHARE_OF_SECOND_LOOK = 0.4
 """Of the requests that may be followed in a tick."""
 STANDARD_ERRORS = 2.0
 """Of a number of bad requests: a smaller gain may be chance, above all where most requests are bad."""
+FLOODED = 0.5
+"""Share of good requests below which counts say little, and the least strain wins if it is less than RELIEF of now's."""
+RELIEF = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def lookahead_policy(
     candidates = [one for one in _candidates(lately, tools, counts) if in_trouble or one.strain < now_strain]
     if not candidates:
         return _stay(f"no change would help (strain {now_strain:.2f})", counts), memory
-    best, now, then = _best(_most_promising(candidates), observation, lately, tools)
+    best, now, then = _best(_most_promising(candidates), lately, tools, now_strain)
     if best is None:
         reason = f"nothing is clearly better than {now.good} good of {now.good + now.bad}"
         return _stay(reason, counts), memory
@@ -86,29 +89,30 @@ def lookahead_policy(
 
 
 def _best(
-    ranked: Sequence[Candidate], observation: Observation, lately: Observation, tools: Tools
+    ranked: Sequence[Candidate], observation: Observation, tools: Tools, now_strain: float
 ) -> tuple[Candidate | None, Outlook, Outlook]:
     """The candidate with the best future, if it is clearly better than doing nothing; and what either promises.
 
-    The first look goes by demand `lately`, since it last changed. What wins there has to win over both looks when
-    other arrivals are drawn for a longer time, and from all of the window: it must neither be luck, nor suit a
-    lull alone.
+    What wins has to win again, both looks taken together, when other arrivals are drawn for twice as long.
     """
     rollout, settings = tools.rollout, tools.config.lookahead
     assert rollout is not None, "the driver hands a rollout to a planner that looks ahead"
     seed = round(observation.now_s * 1000)
     wished_s = settings.horizon_s + tools.config.switch_time_s
-    tries = min(len(ranked), _num_futures(lately, tools) - 1)
-    horizon_s = _horizon_s(lately, tools, wished_s, tries + 1, 1 - SHARE_OF_SECOND_LOOK)
-    staying = rollout(lately, (), horizon_s, seed)
-    outlooks = [rollout(lately, one.orders, horizon_s, seed) for one in ranked[:tries]]
+    tries = min(len(ranked), _num_futures(observation, tools) - 1)
+    horizon_s = _horizon_s(observation, tools, wished_s, tries + 1, 1 - SHARE_OF_SECOND_LOOK)
+    staying = rollout(observation, (), horizon_s, seed)
+    outlooks = [rollout(observation, one.orders, horizon_s, seed) for one in ranked[:tries]]
     best, changed = max(zip(ranked, outlooks, strict=False), key=lambda pair: (pair[1].good, -len(pair[0].orders)))
-    if not _is_clearly_better(changed, staying, settings.margin):
-        return None, staying, changed
-    horizon_s = _horizon_s(observation, tools, 2 * wished_s, 2, SHARE_OF_SECOND_LOOK)
-    staying = staying.plus(rollout(observation, (), horizon_s, seed + 1))
-    changed = changed.plus(rollout(observation, best.orders, horizon_s, seed + 1))
-    return best if _is_clearly_better(changed, staying, settings.margin) else None, staying, changed
+    if _is_clearly_better(changed, staying, settings.margin):
+        horizon_s = _horizon_s(observation, tools, 2 * wished_s, 2, SHARE_OF_SECOND_LOOK)
+        staying = staying.plus(rollout(observation, (), horizon_s, seed + 1))
+        changed = changed.plus(rollout(observation, best.orders, horizon_s, seed + 1))
+        return best if _is_clearly_better(changed, staying, settings.margin) else None, staying, changed
+    least = min(ranked, key=lambda one: one.strain)
+    if changed.good < FLOODED * (changed.good + changed.bad) and least.strain < RELIEF * now_strain:
+        return least, staying, changed
+    return None, staying, changed
 
 
 def _is_clearly_better(changed: Outlook, staying: Outlook, margin: float) -> bool:
