@@ -243,4 +243,5 @@ async def ask(method: Any, *arguments: Any) -> Any:
             raise error.cause from None
         raise
     except TimeoutError:
-        raise InstanceLost(f"{method} has not answered for {ANSWER_TIMEOUT_S:.0f} s") from None
+        name = getattr(method, "_method_name", method)
+        raise InstanceLost(f"an actor has not answered `{name}` for {ANSWER_TIMEOUT_S:.0f} s") from None

@@ -6,7 +6,7 @@ it must for its role to cost no more than `_SLACK` times the best so far: a sing
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from math import floor, inf
+from math import floor
 from typing import Any, Protocol, TypeVar
 
 from cluster.errors import ConfigError
@@ -17,6 +17,7 @@ from sim.placement.cache import ResultCache
 from sim.placement.designs import COLOCATED, DISAGGREGATED, excess, plans_of, rank_of, ranked
 from sim.placement.evaluation import Evaluation, EvaluationTask, evaluate
 from sim.placement.fitting import Fit, FitTask, fit
+from sim.placement.leading import AT_A_TIME, HOPELESS, distinct, leading_plans
 from sim.placement.machine import Infeasible, segments, shapes
 from sim.placement.option import Option, colocated, halves
 from sim.placement.plan import Group, Plan, instances_for
@@ -30,16 +31,8 @@ _NUM_LENGTHS = 2000
 _BATCH = 12
 """Options evaluated between two looks at the best so far."""
 _MOST_ROUNDS = 12
-_MARGIN = 0.05
-"""How much better a plan may be than its instances make it look."""
 _REACH = 1.5
 """How many times the GPUs there are a plan may need, and still turn out to fit."""
-_ENOUGH = 3
-"""Plans of a kind that held, from which on that is no longer counted with."""
-_HOPELESS = 0.5
-"""How much worse than the best a design may be and still be simulated."""
-_AT_A_TIME = 2
-"""Plans of each design that are simulated in a round."""
 
 
 class Task(Protocol):
@@ -79,8 +72,8 @@ class PlanSearch:
 
     @property
     def num_steps(self) -> int:
-        """At most."""
-        return sum(map(len, self._competing)) + _AT_A_TIME * _MOST_ROUNDS
+        """Roughly, at most: it ends as soon as no better plan is left to simulate."""
+        return sum(map(len, self._competing)) + AT_A_TIME * _MOST_ROUNDS
 
     def run(self, progress: Progress) -> Answer:
         self._progress = progress
@@ -128,7 +121,7 @@ class PlanSearch:
             if required == 0.0:
                 self._evaluated[option] = Evaluation(None, "one instance costs more than all of the best plan's")
             elif required is not None and required > bound:
-                why = f"{cause} allow{'s' if cause == 'the link' else ''} no more than {bound:.3g} req/s, and {required:.3g} are needed"
+                why = f"carries no more than {bound:.3g} req/s by {cause}, and {required:.3g} are needed"
                 self._evaluated[option] = Evaluation(None, why)
             else:
                 base, sampling = question.scenario, question.sampling
@@ -168,7 +161,7 @@ class PlanSearch:
         most_gpus = _REACH * sum(pool.count for pool in question.pools)
         counts: dict[Option, int] = {}
         for plan in plans:
-            if rank_of(question, plan) <= least + _HOPELESS * abs(least) and plan.num_gpus <= most_gpus:
+            if rank_of(question, plan) <= least + HOPELESS * abs(least) and plan.num_gpus <= most_gpus:
                 for group in plan.groups:
                     counts.setdefault(group.option, group.count)
         pools = [replace(group, count=counts[group.option]) for group in found if counts.get(group.option, 1) > 1]
@@ -203,12 +196,12 @@ class PlanSearch:
             broken = [(plan, excess(question, plan)) for plan in plans]
             beyond += [(plan, why) for plan, why in broken if why]
             plans = ranked(question, (plan for plan, why in broken if not why))
-            leading = _leading(question, plans)
+            leading = leading_plans(question, plans)
             if not leading:
                 break
             fits = self._run(fit, [FitTask(plan, question) for plan in leading], Fit)
             settled = {id(plan): made.applied(plan) for plan, made in zip(leading, fits, strict=True)}
-            plans = _distinct(ranked(question, [settled.get(id(plan), plan) for plan in plans]))
+            plans = distinct(ranked(question, [settled.get(id(plan), plan) for plan in plans]))
         return list(plans), beyond
 
     def _run(self, function: Callable[[T], R], tasks: Sequence[T], kind: Callable[..., R]) -> list[R]:
@@ -248,40 +241,3 @@ def _in_batches(competing: Sequence[Sequence[Option]]) -> list[list[Option]]:
     usual = [option for options in competing for option in options if not option.is_unusual and option.machine.pp == 1]
     rest = [option for options in competing for option in options if option not in set(usual)]
     return [usual, *(rest[at : at + _BATCH] for at in range(0, len(rest), _BATCH))]
-
-
-def _leading(question: Question, plans: Sequence[Plan]) -> list[Plan]:
-    """What to simulate next: colocated and disaggregated plans that may be better than the best of theirs that
-    held, and the first of a design of which none has, unless it is hopeless.
-    """
-    leading: dict[int, Plan] = {}
-    for own in _split(plans, lambda plan: str(plan.design == COLOCATED)):
-        ranks = [rank_of(question, plan) for plan in own if plan.check is not None]
-        held = min(ranks, default=inf)
-        reach = held if len(ranks) >= _ENOUGH else held + _MARGIN * abs(held)
-        better = [plan for plan in own if plan.check is None and rank_of(question, plan) < reach]
-        leading |= {id(plan): plan for plan in better[:_AT_A_TIME]}
-    least = min((rank_of(question, plan) for plan in plans), default=0.0)
-    for own in _split(plans, lambda plan: plan.design):
-        is_near = rank_of(question, own[0]) <= least + _HOPELESS * abs(least)
-        if is_near and all(plan.check is None for plan in own):
-            leading[id(own[0])] = own[0]
-    return list(leading.values())
-
-
-def _split(plans: Sequence[Plan], key: Callable[[Plan], str]) -> list[list[Plan]]:
-    """Plans with equal keys together, each group in order."""
-    groups: dict[str, list[Plan]] = {}
-    for plan in plans:
-        groups.setdefault(key(plan), []).append(plan)
-    return list(groups.values())
-
-
-def _distinct(plans: Sequence[Plan]) -> list[Plan]:
-    """Without those that came down to the same; one that held stays."""
-    kept: dict[tuple[str, str, str], Plan] = {}
-    for plan in plans:
-        key = (plan.design, plan.counts, plan.groups[0].option.batching)
-        if key not in kept or kept[key].check is None:
-            kept[key] = plan
-    return list(kept.values())
