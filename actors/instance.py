@@ -10,6 +10,7 @@ import signal
 import time
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf, nan
 from typing import Any
@@ -35,6 +36,7 @@ from cluster.events import (
     Finished,
     FirstToken,
     PrefillDone,
+    PrefillStarted,
     RoleCommitted,
     RoleServed,
     RoomReserved,
@@ -83,6 +85,7 @@ class InstanceActor:
             self._on_event,
             switch_time_s=scenario.planner.switch_time_s,
             drain_timeout_s=scenario.planner.drain_timeout_s,
+            tells_prefill_starts=scenario.handoff.initiative == "push",
         )
         self._engine = build_engine(scenario)
         self._store = KvStore(self._engine.layout)
@@ -106,6 +109,8 @@ class InstanceActor:
         self._term = 0
         self._offers: dict[int, Offer] = {}
         """Handoffs taken, until their KV is here, by request."""
+        self._pushed: dict[int, Handoff] = {}
+        """Of these, handoffs whose prompt is still being computed."""
         self._outgoing: dict[int, Offer] = {}
         """KV that waits here to be pulled."""
         self._sending: dict[str, dict[int, int]] = {}
@@ -145,19 +150,52 @@ class InstanceActor:
         return []
 
     async def accept(self, offer: Offer, epoch: int, term: int) -> bool:
-        """Reserve room for KV on offer, or put it in line; False refuses it."""
+        """Reserve room for KV on offer, or put it in line; False refuses it.
+
+        With push an offer comes twice: when its prompt is begun, and when that is complete.
+        """
         now = self._catch_up()
-        state = self._core.state
-        if (epoch, term) != (state.epoch, self._term) or state.phase is not Phase.SERVING:
+        state, request = self._core.state, offer.request
+        pushed = self._pushed.pop(request.request_id, None) if term == self._term else None
+        if pushed is not None:
+            self._complete_push(pushed, offer, now)
+        elif (epoch, term) != (state.epoch, self._term) or state.phase is not Phase.SERVING:
             return False
-        request = offer.request
-        num_bytes = request.target * self._scenario.model.kv_bytes_per_token
-        handoff = Handoff(request, offer.source, self._core.index, epoch, num_bytes)
-        self._offers[request.request_id] = offer
-        if self._runner.accept(handoff, now):
-            self._intake.begin(handoff, offer, now)
+        else:
+            num_bytes = request.target * self._scenario.model.kv_bytes_per_token
+            handoff = Handoff(request, offer.source, self._core.index, epoch, num_bytes)
+            self._offers[request.request_id] = offer
+            reserved = self._runner.accept(handoff, now)
+            if offer.prefill_ends_s is not None:
+                self._pushed[request.request_id] = handoff
+                if reserved and self._scenario.handoff.mode == "layerwise" and offer.prefill_ends_s > now:
+                    self._intake.begin_early(handoff, offer, now)
+            elif reserved:
+                self._intake.begin(handoff, offer, now)
         self._arm()
         return True
+
+    def _complete_push(self, handoff: Handoff, offer: Offer, now: float) -> None:
+        request = handoff.request
+        request.follow(offer.request)
+        offer = self._offers[request.request_id] = replace(offer, request=request)
+        if handoff.state is HandoffState.MOVING:
+            self._intake.complete(handoff, now)
+        elif handoff.state is HandoffState.RESERVED:
+            self._intake.begin(handoff, offer, now)
+
+    async def withdraw(self, request_id: int, term: int) -> None:
+        """KV that was on offer while its prompt was computed will not come."""
+        now = self._catch_up()
+        if term == self._term and request_id in self._pushed:
+            self._withdraw(request_id, now)
+        self._arm()
+
+    def _withdraw(self, request_id: int, now: float) -> None:
+        handoff = self._pushed.pop(request_id)
+        del self._offers[request_id]
+        self._intake.cancel(request_id, now)
+        self._forsake(handoff.request)
 
     async def cancel(self, request_id: int, term: int) -> bool:
         """Drop a cancelled request, wherever it is here; False when it is not (any more)."""
@@ -280,7 +318,10 @@ class InstanceActor:
                 self._offer_kv(request, migrates=True)
             case FirstToken() if instance.role is Role.DECODE:
                 self._news.set()  # the router may choose by how many prompts a decode instance still computes
-            case RoomReserved(handoff):
+            case PrefillStarted(request, end_s):
+                offer = Offer(request, instance.index, instance.state.epoch, prefill_ends_s=end_s)
+                self._calls.tell(self._router.prefill_starts, offer)
+            case RoomReserved(handoff) if handoff.request.request_id not in self._pushed:
                 self._intake.begin(handoff, self._offers[handoff.request.request_id], now)
             case Aborted(request):
                 self._drop_kv(request.request_id)
@@ -327,8 +368,8 @@ class InstanceActor:
             self._engine.take_kv(request, self._store.tensor(request.request_id))
         offer = self._offers.pop(request.request_id)
         self._outbox.receive(handoff.request)
-        if offer.migrates:
-            self._news.set()  # others wait to leave
+        if offer.migrates or self._core.state.phase is Phase.DRAINING:
+            self._news.set()  # somebody waits to leave
         self._runner.receive(handoff, now)
         self._arm()
 
@@ -354,7 +395,9 @@ class InstanceActor:
 
     async def peer_died(self, index: int) -> None:
         """What was coming from it will not come; what was going to it may go elsewhere."""
-        self._catch_up()
+        now = self._catch_up()
+        for request_id in [one for one, handoff in self._pushed.items() if handoff.source == index]:
+            self._withdraw(request_id, now)
         self._intake.source_lost(index)
         for handoff in [one for one in self._core.offers if one.source == index]:
             self._kv_is_lost(handoff, self._offers[handoff.request.request_id], f"instance {index} died")
@@ -399,6 +442,7 @@ class InstanceActor:
             return None
         for handoff in turned_away:
             handoff.enter(HandoffState.FAILED)
+            self._pushed.pop(handoff.request.request_id, None)
         prompts = self._runner.recall_prompts(now) if recalls else []
         self._arm()
         return Leftover([self._offers.pop(handoff.request.request_id) for handoff in turned_away], prompts)

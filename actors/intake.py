@@ -100,10 +100,39 @@ class Intake:
         arrival = Arrival(handoff, offer, flow, now)
         self._arrivals[handoff.request.request_id] = arrival
         self._calls.spawn(self._ask_leaving(arrival))
-        if self._engine.kv_tokens(handoff.request):
+        self._start_pull(arrival)
+
+    def _start_pull(self, arrival: Arrival) -> None:
+        if self._engine.kv_tokens(arrival.handoff.request):
             self._calls.spawn(self._pull(arrival))
         else:
             arrival.measured_s = 0.0
+
+    def begin_early(self, handoff: Handoff, offer: Offer, now: float) -> None:
+        """Room is reserved while the prompt is computed: layers leave as they are ready. `complete` follows."""
+        assert offer.prefill_ends_s is not None
+        handoff.enter(HandoffState.MOVING)
+        flow = self._fabric.start_layerwise(
+            handoff,
+            self._link(offer.source),
+            now,
+            prefill_s=offer.prefill_ends_s - now,
+            last_layer_bytes=self._last_layer_bytes(handoff),
+        )
+        arrival = Arrival(handoff, offer, flow, now)
+        self._arrivals[handoff.request.request_id] = arrival
+        self._calls.spawn(self._ask_leaving(arrival))
+
+    def complete(self, handoff: Handoff, now: float) -> None:
+        """The prompt of a transfer that began early is computed: what is left goes at once, and the real bytes."""
+        handoff.begin(now)
+        arrival = self._arrivals[handoff.request.request_id]
+        arrival.started_s = now
+        self._fabric.finish_prefill(arrival.flow, self._last_layer_bytes(handoff), now)
+        self._start_pull(arrival)
+
+    def _last_layer_bytes(self, handoff: Handoff) -> float:
+        return handoff.num_bytes / self._scenario.model.num_layers
 
     def cancel(self, request_id: int, now: float) -> Offer | None:
         """Stop a transfer that is not wanted any more; its offer, or None when there is none under way."""

@@ -20,6 +20,8 @@ class Offer:
     source_epoch: int
     migrates: bool = False
     """Whether it decoded there, and is to go on elsewhere."""
+    prefill_ends_s: float | None = None
+    """With push: when the KV will be complete, and offered again. None: it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,8 @@ class RouterActor:
         self._metrics = MetricStore()
         self._calls = Calls()
         self._homeless_offers: deque[Offer] = deque()
+        self._pushed: dict[int, int] = {}
+        """Where room is asked for, by request whose prompt is still being computed."""
         self._retries: dict[int, int] = {}
         self._num_sent = self._num_good = self._num_refused = self._num_ignored = 0
         self._demand = DemandBook(scenario)
@@ -138,16 +140,47 @@ class RouterActor:
             self._num_ignored += 1
             self._calls.tell(self._instances[source].release, request.request_id)
             return
+        pushed_to = self._pushed.get(request.request_id)
         if not offer.migrates:
             self._core.done(source, request)
         elif not self._migrations.is_chosen(request.request_id):  # but by a router before this one
             self._core.leaves(tracked.request, source)
         if tracked.cancelled:
+            self._undo_push(request)
             self._core.unpair(request)
             self._calls.tell(self._instances[source].release, request.request_id)
             self._abort(request)
+        elif pushed_to is not None:
+            del self._pushed[request.request_id]
+            self._send_offer(pushed_to, offer)
         else:
             self._route_offer(offer)
+
+    async def prefill_starts(self, offer: Offer) -> None:
+        """With push: have room reserved for KV while it is computed."""
+        request, source = offer.request, offer.source
+        tracked = self._tracker.live.get(request.request_id)
+        if tracked is None or tracked.cancelled or not self._is_at(request, source, Stage.PROMPT):
+            self._num_ignored += 1
+            return
+        choice = self._core.route_handoff(request)
+        if choice is not None:
+            self._pushed[request.request_id] = choice.instance
+            self._calls.spawn(self._push(choice.instance, offer))
+
+    async def _push(self, instance: int, offer: Offer) -> None:
+        accepted = await self._try(self._instances[instance].accept, offer, self._epochs.get(instance, -1), self._term)
+        if accepted is False and self._pushed.get(offer.request.request_id) == instance:
+            self._num_refused += 1
+            del self._pushed[offer.request.request_id]
+            self._core.handoff_undone(instance, offer.request)
+
+    def _undo_push(self, request: Request) -> None:
+        """KV that an instance has reserved room for will not come."""
+        instance = self._pushed.pop(request.request_id, None)
+        if instance is not None:
+            self._core.handoff_undone(instance, request)
+            self._calls.tell(self._instances[instance].withdraw, request.request_id, self._term)
 
     def _route_offer(self, offer: Offer) -> None:
         if offer.migrates and self._core.role_if_open(offer.source) is not None:
@@ -158,8 +191,11 @@ class RouterActor:
             self._tracker.offered(offer, -1)
             self._homeless_offers.append(offer)
         else:
-            self._tracker.offered(offer, choice.instance)
-            self._calls.spawn(self._offer(choice.instance, offer))
+            self._send_offer(choice.instance, offer)
+
+    def _send_offer(self, instance: int, offer: Offer) -> None:
+        self._tracker.offered(offer, instance)
+        self._calls.spawn(self._offer(instance, offer))
 
     async def _offer(self, instance: int, offer: Offer) -> None:
         epoch = self._epochs.get(instance, -1)
@@ -190,6 +226,7 @@ class RouterActor:
 
     def _start_over(self, tracked: Tracked, reason: str) -> None:
         request = tracked.request
+        self._undo_push(request)
         self._goes_on(self._migrations.over(request.request_id))
         retries = self._retries[request.request_id] = self._retries.get(request.request_id, 0) + 1
         if tracked.cancelled:
@@ -233,6 +270,7 @@ class RouterActor:
             else:
                 source = self._migrations.undo(tracked.request)
             if tracked.stage is Stage.PROMPT:
+                self._undo_push(request)
                 self._core.done(index, request)
             else:
                 self._core.handoff_undone(index, request)
@@ -364,9 +402,13 @@ class RouterActor:
 
     def _take_elsewhere(self, index: int, leftover: Leftover) -> None:
         for offer in leftover.offers:
+            request_id = offer.request.request_id
             if self._is_at(offer.request, index, Stage.OFFERED):
                 self._core.handoff_undone(index, offer.request)
-                self._route_offer(offer)
+                self._route_offer(self._tracker.offer_of(request_id))
+            elif self._pushed.get(request_id) == index:
+                del self._pushed[request_id]
+                self._core.handoff_undone(index, offer.request)
         for request in leftover.prompts:
             if self._is_at(request, index, Stage.PROMPT):
                 self._core.done(index, request)
@@ -450,6 +492,7 @@ class RouterActor:
             if tracked.stage is not Stage.OFFERED:
                 self._migrations.undo(tracked.request)
         self._core.forget(index)
+        self._pushed = {request_id: target for request_id, target in self._pushed.items() if target != index}
         self._history.dies(index, now)
         self._changes.append(f"{now:.1f} s: {self._names[index]} died")
         before = self._recomputed_tokens
@@ -537,12 +580,20 @@ class RouterActor:
             tracked.stage, tracked.instance = Stage.DECODING, index
             self._core.book_handoff(index, request)
         for offer in found.incoming:
+            if offer.prefill_ends_s is not None:
+                self._calls.tell(self._instances[index].withdraw, offer.request.request_id, self._term)
+                continue
             self._tracker.add(offer.request)
             self._tracker.offered(offer, index)
             self._core.book_handoff(index, offer.request)
         for progress in found.progress:
             self._tracker.progressed(progress, index)
-        taken = {offer.request.request_id for other in inventories.values() for offer in other.incoming}
+        taken = {
+            offer.request.request_id
+            for other in inventories.values()
+            for offer in other.incoming
+            if offer.prefill_ends_s is None
+        }
         held = {request.request_id for other in inventories.values() for request in other.decoding}
         for offer in found.outgoing:
             if offer.request.request_id in held or offer.request.request_id in self._ended:

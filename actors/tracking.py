@@ -64,6 +64,11 @@ class Tracker:
         tracked.stage, tracked.instance = Stage.OFFERED, instance
         tracked.source, tracked.source_epoch, tracked.migrates = offer.source, offer.source_epoch, offer.migrates
 
+    def offer_of(self, request_id: int) -> Offer:
+        """The offer that an OFFERED request is in, as it was made last."""
+        tracked = self.live[request_id]
+        return Offer(tracked.request, tracked.source, tracked.source_epoch, tracked.migrates)
+
     def stays(self, offer: Offer) -> None:
         """Its KV does not leave after all: it decodes on where it was."""
         tracked = self.live[offer.request.request_id]
@@ -115,7 +120,7 @@ class Tracker:
         for tracked in self.at(instance):
             offer = None
             if tracked.stage is Stage.OFFERED and tracked.source != instance:
-                offer = Offer(tracked.request, tracked.source, tracked.source_epoch, tracked.migrates)
+                offer = self.offer_of(tracked.request.request_id)
             losses.append(Loss(tracked.request, offer))
         return losses
 

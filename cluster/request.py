@@ -119,6 +119,12 @@ class Request:
         if times[status] != times[status]:
             times[status] = now
 
+    def follow(self, newer: "Request") -> None:
+        """Become what a later copy from elsewhere is, but for where this one is to decode."""
+        for name in self.__slots__:
+            if name != "decode_instance":
+                setattr(self, name, getattr(newer, name))
+
     @property
     def max_tokens(self) -> int:
         """Prompt plus output: what `reserve_output` admission sets aside."""

@@ -30,6 +30,13 @@ CASES: dict[str, tuple[str, dict[str, Any], int]] = {
     "colocated": ("demo", {"planner.policy": "static", "instances": {"prefill": 0, "decode": 0, "mixed": 4}}, 0),
     "2P2D": ("demo", {"planner.policy": "static"}, 0),
     "pairs": ("demo", {"planner.policy": "static", "router.pairs": True, "instances.mixed": 1}, 0),
+    "push": ("demo", {"planner.policy": "static", "handoff.initiative": "push"}, 0),
+    "layerwise": ("demo", {"planner.policy": "static", "handoff": {"initiative": "push", "mode": "layerwise"}}, 0),
+    "layerwise, migrating": (
+        "demo",
+        {**CHANGES_EARLY, "planner.how": "migrate", "handoff": {"initiative": "push", "mode": "layerwise"}},
+        4,
+    ),
     "preempting": ("demo", {"planner.policy": "static", "engine.admission": "preempt_recompute", "tp": 2}, 0),
     "draining": ("demo", CHANGES_EARLY, 2),
     "migrating": ("demo", {**CHANGES_EARLY, "planner.how": "migrate"}, 4),
