@@ -511,8 +511,8 @@ class InstanceActor:
 
     async def _export_forever(self) -> None:
         while True:
-            await asyncio.sleep(METRICS_INTERVAL_S)
             await self._export()
+            await asyncio.sleep(METRICS_INTERVAL_S)
 
     async def _export(self) -> None:
         set_instance_gauges(self._metrics, self._name, self._core.load(self._agenda.now))

@@ -18,6 +18,7 @@ from cluster.errors import InvariantError, StalledError
 from compute.proof import wrong_texts
 from metrics.records import Column
 from metrics.run import RunResult, starved_notice, stopped_notice
+from metrics.samples import until
 from metrics.stats import Stats
 from planner.tools import Tools
 from scenario.build import instance_names, kv_capacity, planner_tools
@@ -192,12 +193,13 @@ def _result(
     notices = [starved_notice(starved)] if starved else []
     notices += _late_notices(scenario, book)
     transfers = book.transfers
+    duration_s = float(np.nanmax(book.records[:, Column.FINISHED_S], initial=0.0))
     num_requests = player.num_sent
     return RunResult(
         driver="replay",
         scenario=to_plain(scenario),
         num_requests=num_requests,
-        duration_s=float(np.nanmax(book.records[:, Column.FINISHED_S], initial=0.0)),
+        duration_s=duration_s,
         instance_names=names,
         num_gpus=scenario.num_gpus,
         running_costs=[scenario.hardware_of(role).running_cost() for role in scenario.roles],
@@ -206,7 +208,7 @@ def _result(
         extra_gaps_s=[gap for farewell in farewells.values() for gap in farewell.extra_gaps_s],
         role_spans=book.spans,
         role_changes=book.changes,
-        samples=book.samples,
+        samples=[until(samples, duration_s) for samples in book.samples],
         kv_capacity_tokens=[kv_capacity(scenario, role) for role in scenario.roles],
         kv_bytes_moved=sum(times.modelled_bytes for times in transfers),
         num_transfers=len(transfers),

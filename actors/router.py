@@ -73,8 +73,8 @@ class RouterActor:
         self._metrics = MetricStore()
         self._calls = Calls()
         self._homeless_offers: deque[Offer] = deque()
-        self._pushed: dict[int, int] = {}
-        """Where room is asked for, by request whose prompt is still being computed."""
+        self._pushed: dict[int, tuple[int, asyncio.Task[None]]] = {}
+        """Where room is asked for, and the asking, by request whose prompt is still being computed."""
         self._retries: dict[int, int] = {}
         self._num_sent = self._num_good = self._num_refused = self._num_ignored = 0
         self._demand = DemandBook(scenario)
@@ -140,7 +140,7 @@ class RouterActor:
             self._num_ignored += 1
             self._calls.tell(self._instances[source].release, request.request_id)
             return
-        pushed_to = self._pushed.get(request.request_id)
+        pushed = self._pushed.get(request.request_id)
         if not offer.migrates:
             self._core.done(source, request)
         elif not self._migrations.is_chosen(request.request_id):  # but by a router before this one
@@ -150,9 +150,9 @@ class RouterActor:
             self._core.unpair(request)
             self._calls.tell(self._instances[source].release, request.request_id)
             self._abort(request)
-        elif pushed_to is not None:
+        elif pushed is not None:
             del self._pushed[request.request_id]
-            self._send_offer(pushed_to, offer)
+            self._send_offer(pushed[0], offer, after=pushed[1])
         else:
             self._route_offer(offer)
 
@@ -165,22 +165,29 @@ class RouterActor:
             return
         choice = self._core.route_handoff(request)
         if choice is not None:
-            self._pushed[request.request_id] = choice.instance
-            self._calls.spawn(self._push(choice.instance, offer))
+            asking = self._calls.spawn(self._push(choice.instance, offer))
+            self._pushed[request.request_id] = (choice.instance, asking)
 
     async def _push(self, instance: int, offer: Offer) -> None:
         accepted = await self._try(self._instances[instance].accept, offer, self._epochs.get(instance, -1), self._term)
-        if accepted is False and self._pushed.get(offer.request.request_id) == instance:
+        if accepted is False and self._is_pushed_to(instance, offer.request):
             self._num_refused += 1
             del self._pushed[offer.request.request_id]
             self._core.handoff_undone(instance, offer.request)
 
+    def _is_pushed_to(self, instance: int, request: Request) -> bool:
+        return request.request_id in self._pushed and self._pushed[request.request_id][0] == instance
+
     def _undo_push(self, request: Request) -> None:
         """KV that an instance has reserved room for will not come."""
-        instance = self._pushed.pop(request.request_id, None)
-        if instance is not None:
-            self._core.handoff_undone(instance, request)
-            self._calls.tell(self._instances[instance].withdraw, request.request_id, self._term)
+        pushed = self._pushed.pop(request.request_id, None)
+        if pushed is not None:
+            self._core.handoff_undone(pushed[0], request)
+            self._calls.spawn(self._withdraw(*pushed, request.request_id))
+
+    async def _withdraw(self, instance: int, asking: asyncio.Task[None], request_id: int) -> None:
+        await asking
+        await self._try(self._instances[instance].withdraw, request_id, self._term)
 
     def _route_offer(self, offer: Offer) -> None:
         if offer.migrates and self._core.role_if_open(offer.source) is not None:
@@ -193,11 +200,13 @@ class RouterActor:
         else:
             self._send_offer(choice.instance, offer)
 
-    def _send_offer(self, instance: int, offer: Offer) -> None:
+    def _send_offer(self, instance: int, offer: Offer, after: asyncio.Task[None] | None = None) -> None:
         self._tracker.offered(offer, instance)
-        self._calls.spawn(self._offer(instance, offer))
+        self._calls.spawn(self._offer(instance, offer, after))
 
-    async def _offer(self, instance: int, offer: Offer) -> None:
+    async def _offer(self, instance: int, offer: Offer, after: asyncio.Task[None] | None) -> None:
+        if after is not None:
+            await after  # messages to an actor may overtake each other
         epoch = self._epochs.get(instance, -1)
         accepted = await self._try(self._instances[instance].accept, offer, epoch, self._term)
         if accepted is False and self._is_at(offer.request, instance, Stage.OFFERED):
@@ -406,7 +415,7 @@ class RouterActor:
             if self._is_at(offer.request, index, Stage.OFFERED):
                 self._core.handoff_undone(index, offer.request)
                 self._route_offer(self._tracker.offer_of(request_id))
-            elif self._pushed.get(request_id) == index:
+            elif self._is_pushed_to(index, offer.request):
                 del self._pushed[request_id]
                 self._core.handoff_undone(index, offer.request)
         for request in leftover.prompts:
@@ -492,7 +501,7 @@ class RouterActor:
             if tracked.stage is not Stage.OFFERED:
                 self._migrations.undo(tracked.request)
         self._core.forget(index)
-        self._pushed = {request_id: target for request_id, target in self._pushed.items() if target != index}
+        self._pushed = {request_id: pushed for request_id, pushed in self._pushed.items() if pushed[0] != index}
         self._history.dies(index, now)
         self._changes.append(f"{now:.1f} s: {self._names[index]} died")
         before = self._recomputed_tokens
@@ -651,8 +660,8 @@ class RouterActor:
 
     async def _export_forever(self) -> None:
         while True:
-            await asyncio.sleep(EXPORT_INTERVAL_S)
             await self._export()
+            await asyncio.sleep(EXPORT_INTERVAL_S)
             self._renew_leases()
 
     def _renew_leases(self) -> None:

@@ -1,6 +1,7 @@
 """Samples of an instance's queues, batch and KV, at even times."""
 
 from cluster.instance import Instance
+from metrics.records import FloatArray
 
 SAMPLE_FIELDS = ("now_s", "queued_tokens", "num_waiting", "num_decoding", "kv_used_tokens", "num_outgoing")
 
@@ -19,3 +20,8 @@ def sample_of(instance: Instance, now: float) -> tuple[float, ...]:
         instance.memory.used,
         len(instance.outgoing),
     )
+
+
+def until(samples: FloatArray, end_s: float) -> FloatArray:
+    """Samples of the run itself: they go on until somebody notices that it is over."""
+    return samples[samples[:, 0] <= end_s]

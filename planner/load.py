@@ -49,6 +49,8 @@ def load_policy(observation: Observation, tools: Tools, memory: LoadMemory) -> t
         return _stay("a role change is under way", prefill, decode), LoadMemory(changing=True)
     if memory.changing:
         memory = LoadMemory(settled_s=observation.now_s)
+    if not prefill and not decode:
+        return _stay("only mixed instances serve, and they share all work", prefill, decode), memory
 
     queue, use = prefill_queue(prefill, len(prefill)), decode_use(decode, len(decode))
     asks, reason = _who_asks(queue, use, limits)

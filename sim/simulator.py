@@ -28,7 +28,7 @@ from cluster.runner import Runner
 from metrics.history import RoleHistory
 from metrics.records import Records, as_rows
 from metrics.run import RunResult, starved_notice, stopped_notice
-from metrics.samples import SAMPLE_FIELDS, sample_of
+from metrics.samples import SAMPLE_FIELDS, sample_of, until
 from metrics.slo import is_good
 from planner.arrow import ArrowRouter
 from planner.decision import How, RoleOrder
@@ -327,7 +327,7 @@ class Simulator:
             role_spans=self._history.spans,
             role_changes=self._history.changes,
             planner_words=self._planner_words,
-            samples=[as_rows(samples, len(SAMPLE_FIELDS)) for samples in self._samples],
+            samples=[until(as_rows(samples, len(SAMPLE_FIELDS)), self._last_s) for samples in self._samples],
             kv_capacity_tokens=[instance.memory.capacity for instance in self.instances],
             kv_bytes_moved=self._handoffs.bytes_moved,
             num_transfers=self._handoffs.num_transfers,

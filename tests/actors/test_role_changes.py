@@ -27,17 +27,16 @@ SCENARIO = {
         }
     ],
     "planner.policy": "static",
+    "handoff": {"initiative": "push", "mode": "layerwise"},
     "live.kv_bytes_scale": 0.001,
     "live.silence_timeout_s": 60,
     "live.metrics_port": 0,
 }
 
 
-@pytest.fixture(scope="module")
-def run(ray_address: str) -> RunResult:
+def disturbed(ray_address: str, faults: list[Fault]) -> RunResult:
     scenario = load_scenario("demo", SCENARIO)
     trace, too_long, _ = requests_of(scenario)
-    chaos = Chaos([Fault("change-role", 1.0 + 0.5 * number) for number in range(NUM_CHANGES)])
     return replay(
         scenario,
         trace,
@@ -45,15 +44,24 @@ def run(ray_address: str) -> RunResult:
         address=ray_address,
         on_start=lambda _: None,
         watch=lambda _: None,
-        disturb=chaos.run,
+        disturb=Chaos(faults).run,
     )
 
 
-def test_nothing_is_lost(run: RunResult) -> None:
-    records = run.records
-    assert records[:, Column.REQUEST_ID].tolist() == list(range(run.num_requests))
+@pytest.fixture(scope="module")
+def run(ray_address: str) -> RunResult:
+    return disturbed(ray_address, [Fault("change-role", 1.0 + 0.5 * number) for number in range(NUM_CHANGES)])
+
+
+def check_nothing_lost(result: RunResult) -> None:
+    records = result.records
+    assert records[:, Column.REQUEST_ID].tolist() == list(range(result.num_requests))
     assert (records[:, Column.STATUS] == Status.FINISHED).all()
     assert (records[:, Column.GENERATED_TOKENS] == records[:, Column.OUTPUT_TOKENS]).all()
+
+
+def test_nothing_is_lost(run: RunResult) -> None:
+    check_nothing_lost(run)
     assert run.live["recomputed_tokens"] == 0
 
 
@@ -74,3 +82,12 @@ def test_instances_leave_by_migration(run: RunResult) -> None:
     assert run.num_migrations > NUM_CHANGES
     handed_over = int((run.records[:, Column.OUTPUT_TOKENS] > 1).sum())
     assert run.num_transfers == handed_over + run.num_migrations == run.live["kv_payloads_verified"]
+
+
+def test_deaths_while_kv_is_pushed(ray_address: str) -> None:
+    """Room that was reserved for a prompt still being computed goes back, on either side."""
+    faults = [Fault("kill-prefill-running", 2.0), Fault("kill-decode-running", 6.0)]
+    result = disturbed(ray_address, faults)
+    check_nothing_lost(result)
+    assert len(result.live["recoveries"]) == len(faults)
+    assert result.live["recomputed_tokens"] > 0

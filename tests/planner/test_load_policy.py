@@ -95,6 +95,12 @@ def test_handoffs_that_wait_for_room_count_as_use():
     assert [order.role for order in decision.orders] == [D]
 
 
+def test_mixed_instances_alone_are_left_alone():
+    observation = Observation(0.0, (view(0, Role.MIXED, queued=90_000), view(1, Role.MIXED)))
+    decision, _ = load_policy(observation, Tools(PlannerConfig()), LoadMemory())
+    assert (decision.orders, decision.reason) == ((), "only mixed instances serve, and they share all work")
+
+
 def test_an_order_names_the_epoch_it_was_made_for():
     seen = Observation(0.0, (view(0, P, epoch=3), view(1, P, epoch=5, queued=1), view(2, D, kv=90_000)))
     decision, _ = load_policy(seen, Tools(CONFIG), LoadMemory(asks=D, votes=1))
