@@ -11,10 +11,9 @@ from cluster.errors import ConfigError
 from metrics.comparison import Outcome, as_json
 from metrics.comparison_report import render_comparison
 from metrics.files import check_folder, to_json, write_files
-from metrics.run_folder import CURVES, REQUESTS, STORY, SUMMARY
+from metrics.run_folder import COMPARISON, CURVES, REQUESTS, STORY, SUMMARY
 from metrics.summary import baton_version
 
-INDEX = "compare.json"
 SCHEMA = "baton.comparison/1"
 
 
@@ -27,7 +26,7 @@ class ComparisonFolder:
 
     def __init__(self, out_dir: str | Path, names: Sequence[str]) -> None:
         self.path = Path(out_dir)
-        check_folder(self.path, index=INDEX, schema=SCHEMA)
+        check_folder(self.path, index=COMPARISON, schema=SCHEMA)
         self._folders = _folder_names(names)
         for name in self._folders.values():
             if (self.path / name).exists():
@@ -44,7 +43,7 @@ class ComparisonFolder:
     def finish(self, title: str, outcomes: Sequence[Outcome]) -> None:
         """Write what is about all of them."""
         ran = {self._folders[one.name] for one in outcomes if one.summary is not None}
-        for stale in _variant_folders(self.path / INDEX) - ran:
+        for stale in _variant_folders(self.path / COMPARISON) - ran:
             _remove_run(self.path / stale)
         variants = [
             as_json(one) | {"folder": self._folders[one.name] if one.summary is not None else None} for one in outcomes
@@ -58,8 +57,8 @@ def write_comparison(out_dir: str | Path, title: str, outcomes: Sequence[Outcome
     Raises ConfigError for a folder that holds anything but an earlier comparison of that kind.
     """
     folder = Path(out_dir)
-    check_folder(folder, index=INDEX, schema=SCHEMA)
-    if _variant_folders(folder / INDEX):
+    check_folder(folder, index=COMPARISON, schema=SCHEMA)
+    if _variant_folders(folder / COMPARISON):
         raise ConfigError(f"{folder} holds the runs of a sweep; choose another folder for the comparison")
     variants = [as_json(one) | {"folder": None} for one in outcomes]
     _write(folder, title, variants, render_comparison(title, outcomes, **more))
@@ -67,7 +66,7 @@ def write_comparison(out_dir: str | Path, title: str, outcomes: Sequence[Outcome
 
 def _write(folder: Path, title: str, variants: list[dict[str, Any]], report: bytes) -> None:
     index = {"schema": SCHEMA, "version": baton_version(), "title": title, "variants": variants}
-    write_files(folder, {"report.html": [report], INDEX: [to_json(index)]})
+    write_files(folder, {"report.html": [report], COMPARISON: [to_json(index)]})
 
 
 def _folder_names(names: Sequence[str]) -> dict[str, str]:
@@ -77,7 +76,7 @@ def _folder_names(names: Sequence[str]) -> dict[str, str]:
     for name in names:
         folder = base = re.sub(r"[^\w.=+-]+", "_", name)[:100].strip("._") or "variant"
         count = 1
-        while folder.casefold() in taken or folder in (INDEX, "report.html"):
+        while folder.casefold() in taken or folder in (COMPARISON, "report.html"):
             count += 1
             folder = f"{base}-{count}"
         taken.add(folder.casefold())

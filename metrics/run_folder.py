@@ -18,7 +18,7 @@ from metrics.summary import Summary
 
 SUMMARY, STORY, CURVES, REQUESTS = "summary.json", "story.json", "curves.json", "requests.jsonl"
 CURVES_SCHEMA = "baton.curves/1"
-_COMPARISON = "compare.json"
+COMPARISON = "compare.json"
 
 
 def read_summary(folder: str | Path) -> Summary:
@@ -75,6 +75,6 @@ def _bytes(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
     except OSError:
-        if (folder / _COMPARISON).exists():
+        if (folder / COMPARISON).exists():
             raise ConfigError(f"{folder} holds a comparison; name the folder of one of its runs") from None
         raise ConfigError(f"{folder} holds no run: there is no {name}; name a folder that was given as --out") from None

@@ -12,6 +12,14 @@ from metrics.plots import role_bar
 from metrics.story import WINDOW_S, Flow, InstanceFrame, PlainStory
 from metrics.summary import baton_version
 
+_SCRIPTS = (
+    "theme.js",
+    "story.js",
+    "story_cluster.js",
+    "story_words.js",
+    "story_charts.js",
+    "story_player.js",
+)
 _SPEEDS = (1, 2, 5, 10, 20, 50, 100)
 _MAX_ROLE_HEIGHT = 700
 
@@ -34,7 +42,7 @@ def render_story(story: PlainStory, *, live: bool = False) -> bytes:
         _body(story, charts),
         data=data,
         styles=["page.css", "story.css"],
-        scripts=["theme.js", "story.js"],
+        scripts=_SCRIPTS,
     )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import aiohttp
 
-START_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 90.0
+ANSWER_TIMEOUT_S = 120.0
 FLAGS = (
     "headless",
     "disable-gpu",
@@ -127,7 +127,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait_for(self, expression: str, *, timeout_s: float = 30.0) -> Any:
+    def wait_for(self, expression: str, *, timeout_s: float = 90.0) -> Any:
         """The value of an expression once it is truthy."""
         deadline = time.monotonic() + timeout_s
         while not (value := self.ask(expression)):

@@ -24,7 +24,7 @@ from metrics.story_page import render_story
 from scenario.loading import load_scenario
 from tests.pages.browser import Browser
 from tests.pages.conftest import SCENARIO
-from tests.pages.test_story_page import EVENTS, NUM_FLOWS, ROLES
+from tests.pages.questions import EVENTS, NUM_FLOWS, ROLES
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,11 +13,8 @@ from scenario.loading import load_scenario
 from sim.variants import run_scenario
 from tests.pages.browser import Browser
 from tests.pages.looks import DEFICIENCIES, distance, faults, seen_as
+from tests.pages.questions import CLOCK, EVENTS, NUM_FLOWS, ROLES
 
-CLOCK = "parseFloat(document.getElementById('clock').textContent)"
-ROLES = "[...document.querySelectorAll('.instance')].map((card) => card.dataset.role)"
-NUM_FLOWS = "document.querySelectorAll('#flows .kv').length"
-EVENTS = "[...document.querySelectorAll('#events button')].map((one) => one.textContent)"
 FLOW_S = 2.0
 
 
