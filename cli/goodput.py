@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """Find the highest rate at which enough requests meet every SLO and no backlog grows.
 
 Arrivals are rescaled from rate to rate, with the same requests at each; of a trace, lengths are drawn and arrivals
-are Poisson. --request-rate is where the search begins and --num-requests how many requests a rate is judged by;
-up to 8 times as many are simulated where the verdict is close."""
+are Poisson."""
 EXAMPLES = """examples:
   baton goodput steady-8b
   baton goodput steady-8b --set instances.prefill=1 --set instances.decode=3 --target 0.99
@@ -31,7 +30,12 @@ _MAX_FACTOR = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_run_arguments(parser)
+    add_run_arguments(
+        parser,
+        request_rate="begin the search here",
+        num_requests="judge a rate by so many requests (default: 1000), by more where it is close",
+        out="write goodput.json, and the files of the run at that rate, here",
+    )
     search = parser.add_argument_group("search")
     search.add_argument("--target", type=float, metavar="SHARE", help="requests that must be good (default: the SLO's)")
     search.add_argument("--tolerance", type=float, default=0.02, metavar="SHARE", help="relative, default 0.02")

@@ -27,7 +27,7 @@ DESCRIPTION = """Find the instances that serve a workload within its SLOs for th
 Prefill and decode instances are searched apart over tp x pp and kinds of GPUs and replicated to the rate (DistServe's
 Algorithm 1, Splitwise's AA, HH, HA and HHcap), as units that keep KV on their nodes (Algorithm 2), and colocated under
 every policy and token budget. The best of each are simulated as wholes. The scenario gives model, link, engine, SLOs
-and workload; lengths of a trace are drawn anew. --request-rate is the rate to serve (default: the workload's own)."""
+and workload; lengths of a trace are drawn anew."""
 EXAMPLES = """examples:
   baton plan steady-8b --gpus h100-sxm:8
   baton plan demo --trace azure_llm_2023_code.csv --goodput ttft:1000 tpot:40 --request-rate 20 --out runs/plan
@@ -41,7 +41,12 @@ SCENARIO_FILE = "scenario.yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_run_arguments(parser)
+    add_run_arguments(
+        parser,
+        request_rate="the rate to serve (default: the workload's own)",
+        num_requests="judge a rate by so many requests (default: 500), by more where it is close",
+        out="write report.html, plan.json, and the scenarios of the best plans here",
+    )
     group = parser.add_argument_group("plan")
     group.add_argument(
         "--gpus", nargs="+", metavar="NAME:N", help="kinds and numbers of GPUs there are (default: the scenario's)"
@@ -58,7 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-usd-per-hour", type=float, metavar="USD", help="pay no more than this")
     group.add_argument("--max-watts", type=float, metavar="W", help="provision no more than this (GPU power limits)")
     group.add_argument(
-        "--budgets", type=int, nargs="+", metavar="TOKENS", help="token budgets of chunked prefill to try"
+        "--budgets",
+        type=int,
+        nargs="+",
+        metavar="TOKENS",
+        help="of chunked prefill, to try (default: 256 512 1024 2048)",
     )
     group.add_argument("--target", type=float, metavar="SHARE", help="requests that must be good (default: the SLO's)")
     group.add_argument(

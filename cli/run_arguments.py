@@ -29,7 +29,14 @@ _WORKLOAD_FLAGS = (
 )
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+def add_run_arguments(
+    parser: argparse.ArgumentParser,
+    *,
+    request_rate: str = "rescale arrivals to this mean rate",
+    num_requests: str = "only the first N requests",
+    out: str = "write summary.json, requests.jsonl, timeline.json and report.html here",
+) -> None:
+    """What tells a scenario and its workload; the words are for commands that use a flag in another way."""
     parser.add_argument("scenario", metavar="SCENARIO", help="a bundled scenario's name, or a YAML file")
     workload = parser.add_argument_group("workload")
     workload.add_argument("--trace", metavar="FILE", help="replay this trace instead of the scenario's workload")
@@ -38,8 +45,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     workload.add_argument(
         "--skip-invalid", action="store_true", default=None, help="count and skip bad rows instead of stopping"
     )
-    workload.add_argument("--request-rate", type=float, metavar="RPS", help="rescale arrivals to this mean rate")
-    workload.add_argument("--num-requests", type=int, metavar="N", help="only the first N requests")
+    workload.add_argument("--request-rate", type=float, metavar="RPS", help=request_rate)
+    workload.add_argument("--num-requests", type=int, metavar="N", help=num_requests)
     workload.add_argument("--resample", type=int, metavar="N", help="draw N requests from the trace, Poisson arrivals")
     workload.add_argument("--start-s", type=float, metavar="S", help="drop arrivals before this second")
     workload.add_argument("--end-s", type=float, metavar="S", help="drop arrivals from this second on")
@@ -56,9 +63,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="any field of the scenario"
     )
-    run.add_argument(
-        "--out", metavar="DIR", help="write summary.json, requests.jsonl, timeline.json and report.html here"
-    )
+    run.add_argument("--out", metavar="DIR", help=out)
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
