@@ -1,4 +1,4 @@
-"""A figure of lines as a PNG image, for where a page cannot go; needs matplotlib, which Baton does without."""
+"""A figure of lines or bars as a PNG image, for where a page cannot go; needs matplotlib, which Baton does without."""
 
 from importlib.util import find_spec
 from io import BytesIO
@@ -19,15 +19,19 @@ def check_png() -> None:
 
 
 def render_png(title: str, figure: Figure) -> bytes:
-    """Lines, markers, log axes and named ticks as they are in `figure`; other kinds of traces are not drawn."""
+    """Lines, markers, grouped bars, log axes and named ticks as they are in `figure`."""
     from matplotlib.figure import Figure as Canvas
 
     layout = figure["layout"]
     height_in = layout["height"] / _PX_PER_IN + _LEGEND_IN if "height" in layout else _HEIGHT_IN
     canvas = Canvas(figsize=(_WIDTH_IN, height_in), layout="constrained")
     axes = canvas.add_subplot()
+    bars = [trace for trace in figure["data"] if trace["type"] == "bar"]
+    for number, trace in enumerate(bars):
+        _draw_bars(axes, trace, number, len(bars))
     for trace in figure["data"]:
-        _draw(axes, trace)
+        if trace["type"] != "bar":
+            _draw(axes, trace)
     for name in ("x", "y"):
         _settle(axes, name, layout[f"{name}axis"])
     axes.set_title(title, loc="left", fontsize="medium")
@@ -55,6 +59,15 @@ def _draw(axes: Any, trace: dict[str, Any]) -> None:
         solid_capstyle="butt",
         label=trace["name"] if trace.get("showlegend", True) else None,
     )
+
+
+def _draw_bars(axes: Any, trace: dict[str, Any], number: int, of: int) -> None:
+    """The bars of one name, side by side with those of the other names over each category."""
+    width = 0.8 / of
+    places = range(len(trace["x"]))
+    left = [place + (number - (of - 1) / 2) * width for place in places]
+    axes.bar(left, trace["y"], width, color=trace["marker"]["color"], label=trace["name"])
+    axes.set_xticks(list(places), labels=trace["x"])
 
 
 def _settle(axes: Any, name: str, layout: dict[str, Any]) -> None:

@@ -187,5 +187,6 @@ def _rounding_figure() -> Figure:
         line(rates, needed * MIXED[1] / MIXED[0] / rates, name, line_style(index))
         for index, (name, needed) in enumerate(gpus.items())
     ]
-    ticks = {"type": "log", "tickvals": [2, 5, 10, 30, 100, 200, 400]}
+    marks = [2, 5, 10, 30, 100, 200, 400]
+    ticks = {"type": "log", "tickvals": marks, "ticktext": list(map(str, marks))}
     return figure(lines, "req/s", "times", height=320, xaxis=ticks, yaxis={"range": [0, 3]})

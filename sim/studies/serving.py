@@ -36,11 +36,11 @@ class Traffic:
     fixed: bool = False
 
     def lengths(self, longest: int) -> tuple[Lengths, Lengths]:
-        """Of prompts and outputs; prompts leave room for outputs of twice their mean in `longest` tokens."""
+        """Of prompts and outputs; prompts leave room for an output of mean length in `longest` tokens."""
         kind = "fixed" if self.fixed else "lognormal"
         output_sigma = self.sigma if self.output_sigma is None else self.output_sigma
         return (
-            Lengths(mean=self.prompt, kind=kind, sigma=self.sigma, maximum=longest - int(2 * self.output)),
+            Lengths(mean=self.prompt, kind=kind, sigma=self.sigma, maximum=longest - int(self.output)),
             Lengths(mean=self.output, kind=kind, sigma=output_sigma),
         )
 

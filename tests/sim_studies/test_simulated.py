@@ -8,7 +8,7 @@ import pytest
 
 from sim.parallel import map_parallel
 from sim.probe import Probe
-from sim.studies import phases, splits, splitwise
+from sim.studies import phases, placement, sarathi, splits, splitwise
 from sim.studies.serving import CHAT, Task, apart, search, serving
 from sim.studies.study import Verdict
 
@@ -18,7 +18,7 @@ HERE = partial(map_parallel, jobs=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
-    [phases, splits, splitwise],
+    [phases, placement, sarathi, splits, splitwise],
     ids=lambda one: one.__name__,
 )
 def test_no_row_is_unexplained(module: ModuleType) -> None:
@@ -52,10 +52,27 @@ def test_figure_1_at_the_tightest_target() -> None:
     assert chunked < pair / 2 < decode / 2 * 1.01 < prefill
 
 
+def test_a_decode_step_through_two_stages_takes_both() -> None:
+    whole, stages = sarathi._decode_s("yi-34b", 4096), sarathi._decode_s("falcon-180b", 1024)
+    assert whole == pytest.approx(0.0319, rel=0.02)
+    assert stages == pytest.approx(2 * 0.0293 + 0.00012, rel=0.05)
+
+
+def test_capacity_under_a_target_for_gaps_is_where_gaps_reach_it() -> None:
+    task = sarathi._task("mistral-7b", sarathi.SHAREGPT, "strict", ("chunked_prefill", 512))
+    loose = sarathi._task("mistral-7b", sarathi.SHAREGPT, "relaxed", ("chunked_prefill", 512))
+    assert 5 * task.gap_s == pytest.approx(loose.gap_s)
+    assert 0 < sarathi.capacity(task) <= sarathi.capacity(loose) * 1.03
+
+
 def test_prefill_wants_little_tensor_parallelism() -> None:
     _, prefers, doubles = splits._blog()
     assert prefers.verdict is Verdict.REPRODUCED
     assert (doubles.verdict, bool(doubles.reason)) == (Verdict.DIFFERS, True)
+
+
+def test_opt_66b_on_two_gpus_leaves_6_gb() -> None:
+    assert [claim.verdict for claim in placement._memory()] == [Verdict.REPRODUCED] * 2
 
 
 def test_the_phases_of_bloom() -> None:
