@@ -37,7 +37,7 @@ class FitTask:
         return {
             "kind": "fit",
             "scenario": {**to_plain(plan.scenario(question.scenario, question.gpus_per_node)), "name": ""},
-            "plan": [plan.units, plan.is_unit, plan.carries, plan.simulated_rate, sorted(plan.grown)],
+            "plan": [plan.units, plan.is_unit, plan.carries, plan.simulated_rate, sorted(plan.too_small)],
             "sized_for": question.sized_for,
             "costs": [question.cost(group.machine) for group in plan.groups],
             "relative_tolerance": question.relative_tolerance,
@@ -53,7 +53,7 @@ class Fit:
     units: int
     simulated_rate: float | None
     limit: str
-    grown: list[str]
+    too_small: list[list[int]]
     check: dict[str, Any] | None
     """None where it did not hold."""
     failure: str = ""
@@ -66,7 +66,7 @@ class Fit:
             units=self.units,
             simulated_rate=self.simulated_rate,
             simulated_limit=self.limit,
-            grown=frozenset(self.grown),
+            too_small=frozenset(map(tuple, self.too_small)),
             failure=self.failure,
             check=None if self.check is None else Check(**self.check),
         )
@@ -89,7 +89,7 @@ def fit(task: FitTask) -> Fit:
         units=fitted.units,
         simulated_rate=fitted.simulated_rate,
         limit=fitted.simulated_limit,
-        grown=sorted(fitted.grown),
+        too_small=sorted(map(list, fitted.too_small)),
         failure=fitted.failure,
         check=None if fitted.check is None else asdict(fitted.check),
     )
@@ -126,17 +126,13 @@ def _units(plan: Plan, question: Question, request_rate: float) -> Plan:
 
 
 def _instances(plan: Plan, question: Question, request_rate: float) -> Plan:
-    """Fewer instances as long as the rest holds; one more of the role that is short when it does not.
-
-    Of a role that was short before there are no fewer to try.
-    """
+    """Fewer instances as long as the rest holds; one more of the role that is short when it does not."""
     alone = unloaded(_probe(plan, question, 0)).usage
     finding = _probe(plan, question, 0).at(request_rate)
     if not finding.passed:
         return _with_more(plan, finding, alone)
     limit = plan.simulated_limit
-    shrinking = [group for group in plan.groups if group.role not in plan.grown]
-    for group in sorted(shrinking, key=lambda one: -question.cost(one.machine)):
+    for group in sorted(plan.groups, key=lambda one: -question.cost(one.machine)):
         plan, stopped_by = _with_fewest(plan, question, group.role, request_rate, alone)
         limit = limit or stopped_by
     check, failure = _check(plan, question, request_rate)
@@ -148,7 +144,8 @@ def _instances(plan: Plan, question: Question, request_rate: float) -> Plan:
 def _with_more(plan: Plan, finding: Finding, alone: Usage) -> Plan:
     role = short_role(finding, alone)
     more = plan.with_counts(plan.counts_by_role | {role: plan.counts_by_role[role] + 1})
-    return replace(more, simulated_limit=limit_in_words(finding, alone), grown=plan.grown | {role})
+    counts = tuple(group.count for group in plan.groups)
+    return replace(more, simulated_limit=limit_in_words(finding, alone), too_small=plan.too_small | {counts})
 
 
 def _with_fewest(plan: Plan, question: Question, role: str, request_rate: float, alone: Usage) -> tuple[Plan, str]:
@@ -158,13 +155,13 @@ def _with_fewest(plan: Plan, question: Question, role: str, request_rate: float,
     while count > 1:
         step = min(step, count - 1)
         fewer = plan.with_counts(plan.counts_by_role | {role: count - step})
-        finding = _probe(fewer, question, 0).at(request_rate)
-        if finding.passed:
+        finding = None if fewer.is_too_small else _probe(fewer, question, 0).at(request_rate)
+        if finding is not None and finding.passed:
             plan, count = fewer, count - step
         elif step > 1:
             step = 1
         else:
-            return plan, limit_in_words(finding, alone)
+            return plan, "" if finding is None else limit_in_words(finding, alone)
     return plan, ""
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from math import ceil
+from operator import le
 
 from scenario.hardware import HardwareByRole
 from scenario.spec import InstanceCounts, Scenario
@@ -57,8 +58,8 @@ class Plan:
     simulated_rate: float | None = None
     """Goodput (req/s) of the whole, or of one unit, where it was searched."""
     simulated_limit: str = ""
-    grown: frozenset[str] = frozenset()
-    """Roles that got more instances because fewer did not hold."""
+    too_small: frozenset[tuple[int, ...]] = frozenset()
+    """Numbers of instances, group by group, that did not hold."""
     failure: str = ""
     """Why it cannot hold, whatever the numbers."""
     check: Check | None = None
@@ -139,6 +140,12 @@ class Plan:
         num_nodes = self.groups[0].machine.num_nodes
         spread = f" over {num_nodes} nodes" if num_nodes > 1 else ""
         return f"{self.units} x ({together}{spread})" if self.is_unit else together
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether so many instances, or more, are known not to hold."""
+        counts = [group.count for group in self.groups]
+        return any(all(map(le, counts, others)) for others in self.too_small)
 
     @property
     def counts_by_role(self) -> dict[str, int]:

@@ -322,23 +322,33 @@ def test_a_folder_that_cannot_be(tmp_path):
         ResultCache(tmp_path / "file" / "kept")
 
 
-def test_a_role_that_was_short_is_not_made_smaller_again():
-    """Two prefill instances hold the rate, and one does not; growing from one to two must not start a circle."""
+def test_numbers_that_did_not_hold_are_not_tried_again():
+    """Two prefill instances hold the rate, and one does not: growing from one to two must not start a circle."""
     scenario = one_size(slo={"ttft_ms": 100, "tpot_ms": 50}, link="ideal")
     service_s = build_cost(scenario, Role.PREFILL).step_s(1000, 1, 500_000.0, 1000)
     asked = question(
         scenario=scenario, pools=(pool("h100-sxm", 8),), request_rate=1.2 / service_s, sampling=Sampling(200, 400)
     )
     plan = Plan(DISAGGREGATED, (group("prefill", 60.0), group("decode", 90.0)))
-    more = fit(FitTask(plan, asked)).applied(plan)
-    assert (more.counts_by_role, more.check, more.grown) == ({"prefill": 2, "decode": 1}, None, {"prefill"})
-    settled = fit(FitTask(more, asked)).applied(more)
-    assert settled.counts_by_role == {"prefill": 2, "decode": 1}
-    assert settled.check is not None
-    beyond = replace(more, grown=frozenset()).with_counts({"prefill": 4, "decode": 2})
-    assert fit(FitTask(beyond, asked)).applied(beyond).counts_by_role == {"prefill": 2, "decode": 1}
-    kept = replace(more, grown=frozenset({"prefill"})).with_counts({"prefill": 4, "decode": 2})
-    assert fit(FitTask(kept, asked)).applied(kept).counts_by_role == {"prefill": 4, "decode": 1}
+
+    def fitted(plan):
+        return fit(FitTask(plan, asked)).applied(plan)
+
+    more = fitted(plan)
+    assert (more.counts, more.check, more.too_small) == ("2P tp1 + 1D tp1", None, {(1, 1)})
+    assert fitted(more).counts == "2P tp1 + 1D tp1"
+    assert fitted(more).check is not None
+    assert fitted(plan.with_counts({"prefill": 4, "decode": 2})).counts == "2P tp1 + 1D tp1"
+    told = replace(plan, too_small=frozenset({(3, 1)}))
+    assert fitted(told.with_counts({"prefill": 4, "decode": 1})).counts == "4P tp1 + 1D tp1"
+    assert [
+        told.with_counts({"prefill": p, "decode": d}).is_too_small for p, d in ((2, 1), (3, 1), (4, 1), (2, 2))
+    ] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_plan_whose_slos_the_whole_cannot_meet_is_set_aside():
