@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from metrics.figure import Figure, figure, line, line_style
+from metrics.figure import GREY, Figure, figure, line, line_style
 from scenario.spec import Scenario
 from sim.parallel import Mapper
 from sim.studies.rebalance_cases import TRACES_VARIABLE, Case, of_azure, of_phases
@@ -240,8 +240,13 @@ def _figures(results: Results) -> dict[str, Figure]:
         f"static {results.best_split.way}": results.best_split,
         **{name: results.planned[name] for name in DRAWN},
     }
+    ours = results.planned[OURS]
     lines = [
-        line(one.middle_s, one.good_rate, name, line_style(number)) for number, (name, one) in enumerate(drawn.items())
+        line(ours.middle_s, ours.sent_rate, "sent", {"color": GREY, "dash": "dot", "width": 1.5}),
+        *(
+            line(one.middle_s, one.good_rate, name, {**line_style(number), "width": 3.0 if one is ours else 1.5})
+            for number, (name, one) in enumerate(drawn.items())
+        ),
     ]
     span = {"range": [0, case.span_s]}
     return {

@@ -58,6 +58,7 @@ class Outcome:
     idle_gpu_s: float
     """GPU-seconds spent draining and switching."""
     middle_s: FloatArray
+    sent_rate: FloatArray
     good_rate: FloatArray
     spans: list[RoleSpan]
 
@@ -104,6 +105,7 @@ def measure(job: Job) -> Outcome:
         gb_migrated=result.kv_bytes_migrated / 1e9,
         idle_gpu_s=idle_gpu_s,
         middle_s=windows.middle_s,
+        sent_rate=windows.sent_rate,
         good_rate=windows.good_rate,
         spans=result.role_spans,
     )
