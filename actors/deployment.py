@@ -157,6 +157,8 @@ class Deployment:
         return self._create(RouterActor, self._spec, name=name, namespace=NAMESPACE)
 
     def planner(self) -> Any:
+        if self._tools.policy is not None:  # a file that other machines may not have
+            ray.cloudpickle.register_pickle_by_value(sys.modules[self._tools.policy.__module__])  # type: ignore[no-untyped-call]
         return self._create(PlannerActor, self._tools)
 
     def exporter(self, port: int) -> Any:

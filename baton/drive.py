@@ -14,6 +14,7 @@ from metrics.summary import summarize
 from scenario.loading import dump_scenario
 from scenario.requests import requests_of
 from scenario.spec import Scenario
+from sim.run import tools_of
 from sim.variants import run_scenario
 
 
@@ -48,6 +49,7 @@ def replay(scenario: Scenario, *, address: str | None = None, out: str | Path | 
             address=address,
             on_start=lambda _: None,
             watch=lambda _: None,
+            tools=tools_of(scenario),
         ).result()
     result.notices[:0] = notices
     return _finish(scenario, result, out)

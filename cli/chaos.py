@@ -66,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     from actors.replay import replay
     from cli.interrupt import INTERRUPTED, Stop
     from cli.live_view import live_view
+    from sim.run import tools_of
 
     scenario = scenario_of(arguments)
     trace, too_long, notices = requests_of(scenario)
@@ -88,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
                 on_start=start,
                 watch=view.show,
                 stopped=lambda: stop.requested,
+                tools=tools_of(scenario),
                 disturb=chaos.run,
             )
     result.live["faults"] = outcomes(chaos.faults, _end(result), scenario.live.time_scale)

@@ -152,7 +152,8 @@ class ConditionalSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerConfig:
     policy: str = "static"
-    """static, load, throughput, throughput_corrected, splitwise, replan, arrow, conditional or lookahead."""
+    """static, load, throughput, throughput_corrected, splitwise, replan, arrow, conditional, lookahead, or your own as
+    FILE.py:FUNCTION."""
     interval_s: float = 1.0
     """Time between ticks."""
     window_s: float = 20.0

@@ -17,9 +17,7 @@ from planner.pins import orders_by_hand
 from planner.replan import ReplanMemory, replan_policy
 from planner.splitwise import SplitwiseMemory, splitwise_policy
 from planner.throughput import ThroughputMemory, corrected_throughput_policy, throughput_policy
-from planner.tools import Tools
-
-Policy = Callable[[Observation, Tools, Any], tuple[Decision, Any]]
+from planner.tools import Policy, Tools
 
 
 def static_policy(observation: Observation, tools: Tools, memory: None) -> tuple[Decision, None]:
@@ -58,11 +56,11 @@ class Planner:
 
     def __init__(self, tools: Tools) -> None:
         config = tools.config
-        if config.policy not in POLICIES:
+        if tools.policy is None and config.policy not in POLICIES:
             raise ConfigError(f"planner.policy is {config.policy!r}; {did_you_mean(config.policy, POLICIES)}")
         self.config = config
         self._tools = tools
-        self._policy, first_memory = POLICIES[config.policy]
+        self._policy, first_memory = (tools.policy, _no_memory) if tools.policy else POLICIES[config.policy]
         self._memory = first_memory()
         self.failures: list[Failure] = []
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from planner.config import PlannerConfig
-from planner.decision import RoleOrder
+from planner.decision import Decision, RoleOrder
 from planner.demand import Demand
 from planner.engine import EngineModel
 from planner.history import Load
@@ -38,6 +39,9 @@ Rollout = Callable[[Observation, Sequence[RoleOrder], float, int], Outlook]
 Replan = Callable[[Demand, int], tuple[int, int]]
 """(demand, number of instances) -> the split, prefill and decode, that serves such demand best. Pure, too."""
 
+Policy = Callable[[Observation, Any, Any], tuple[Decision, Any]]
+"""(observation, tools, memory) -> (decision, memory for the next tick). Pure, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -50,5 +54,7 @@ class Tools:
     may_mix: bool = False
     """Whether the router sends a mixed instance prompts and handoffs alike, so that it can stand in for either role."""
     replan: Replan | None = None
+    policy: Policy | None = None
+    """In place of the one that `config` names: a function that is handed None as its first memory."""
     past: tuple[Load, ...] = ()
     """Windows of demand that came before the run: what a predictor is warm-started with."""

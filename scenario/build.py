@@ -16,6 +16,7 @@ from planner.engine import EngineModel
 from planner.history import Load, loads_of
 from planner.tools import Replan, Rollout, Targets, Tools
 from scenario.hardware import Hardware
+from scenario.own_policy import is_own, load_own
 from scenario.spec import Scenario
 from workload.readers import read_trace
 
@@ -153,6 +154,7 @@ def planner_tools(scenario: Scenario, rollout: Rollout | None = None, replan: Re
         rollout=rollout,
         may_mix=scenario.router.pairs,
         replan=replan,
+        policy=load_own(scenario.planner.policy) if is_own(scenario.planner.policy) else None,
         past=_past(scenario),
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scenario.own_policy import is_own
 from scenario.spec import Scenario
 
 THROUGHPUT = ("throughput", "throughput_corrected")
@@ -32,7 +33,7 @@ class Idle(NamedTuple):
 def idle_settings(scenario: Scenario) -> Iterator[Idle]:
     """Every setting without effect, whether or not it was given."""
     for section, policies in PLANNER_SECTIONS.items():
-        if scenario.planner.policy not in policies:
+        if scenario.planner.policy not in policies and not is_own(scenario.planner.policy):
             yield Idle(f"planner.{section}", "planner.policy", scenario.planner.policy)
     if scenario.planner.policy == "arrow":
         yield Idle("router", "planner.policy", "arrow")

@@ -12,6 +12,7 @@ from metrics.slo import SloSpec
 from scenario.catalog import is_path, locate
 from scenario.effect import idle_settings
 from scenario.overrides import Override, Overrides, parse_overrides
+from scenario.own_policy import is_own, split_own
 from scenario.spec import Scenario
 from scenario.strict_yaml import dump_yaml, read_mapping
 from scenario.tree import assign, find, holds, remove
@@ -46,7 +47,7 @@ def load_scenario(name_or_path: str | Path, overrides: Overrides = ()) -> Scenar
     """A scenario by name or path, with `overrides` applied (see scenario.overrides).
 
     A relative path in the file is taken from the file's folder, one in an override from the current
-    folder; the paths of traces come out absolute. Raises ConfigError.
+    folder; paths of traces and of policies come out absolute. Raises ConfigError.
     """
     path = isinstance(name_or_path, Path) or is_path(name_or_path)
     file = Path(name_or_path) if path else locate("scenarios", str(name_or_path), Path.cwd())
@@ -56,7 +57,7 @@ def load_scenario(name_or_path: str | Path, overrides: Overrides = ()) -> Scenar
     tree = read_mapping(file)
     tree.setdefault("name", file.stem)
     base = file.absolute().parent
-    _make_traces_absolute(tree, base)
+    _make_files_absolute(tree, base)
     for change in changes:
         _apply(change, tree, base, where)
     for key in REFERENCES:
@@ -126,14 +127,18 @@ def _apply(change: Override, tree: Tree, base: Path, where: str) -> None:
         assign(tree, change.path, value)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    _make_traces_absolute(tree, Path.cwd())
+    _make_files_absolute(tree, Path.cwd())
 
 
-def _make_traces_absolute(tree: Tree, base: Path) -> None:
+def _make_files_absolute(tree: Tree, base: Path) -> None:
     for path in TRACES:
         file = find(tree, path)
         if isinstance(file, str):
             assign(tree, path, str(base / Path(file).expanduser()))
+    policy = find(tree, "planner.policy")
+    if isinstance(policy, str) and is_own(policy):
+        file, function = split_own(policy)
+        assign(tree, "planner.policy", f"{base / Path(file).expanduser()}:{function}")
 
 
 def _drop_idle(tree: Tree, scenario: Scenario, changes: list[Override], where: str) -> bool:

@@ -14,6 +14,7 @@ from metrics.slo import SloSpec
 from planner.config import PlannerConfig
 from planner.planner import POLICIES as PLANNER_POLICIES
 from scenario.hardware import Hardware, HardwareByRole, RoleHardware, check_hardware
+from scenario.own_policy import is_own, load_own
 from workload.spec import WorkloadSpec
 
 
@@ -198,7 +199,9 @@ class Scenario:
 
 def _check_planner(scenario: Scenario) -> None:
     policy = scenario.planner.policy
-    if policy not in PLANNER_POLICIES:
+    if is_own(policy):
+        load_own(policy)
+    elif policy not in PLANNER_POLICIES:
         raise ConfigError(f"planner.policy is {policy!r}; {did_you_mean(policy, PLANNER_POLICIES)}")
     if policy not in ("arrow", "conditional"):
         return

@@ -90,6 +90,11 @@ def test_snippet(snippet: str, folder: Path) -> None:
     assert run(["snippet.py"], folder).strip()
 
 
+def test_a_page_shows_its_example_as_it_is() -> None:
+    example = (ROOT / "docs/examples/wait_policy.py").read_text()
+    assert f"```py\n{example}```" in (ROOT / "docs/how-to/own_policy.md").read_text()
+
+
 def test_there_are_commands() -> None:
     assert len(COMMAND.findall(README.read_text())) >= 8
     assert len(commands()) >= 25
