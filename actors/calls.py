@@ -1,6 +1,7 @@
 """Calls to other actors and tasks of our own: counted, awaited, and never silently lost."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
@@ -14,6 +15,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.count = 0
+        self._cpu_before_s = time.process_time()
         self._error: BaseException | None = None
         self._failed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -47,6 +49,11 @@ class Calls:
         await self._failed.wait()
         assert self._error is not None
         raise self._error
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of this process since the first call could be made: starting it up does not count."""
+        return time.process_time() - self._cpu_before_s
 
     async def stop(self) -> None:
         """Cancel what is still running."""

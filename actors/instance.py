@@ -537,7 +537,7 @@ class InstanceActor:
             extra_gaps_s=self._core.extra_gaps,
             num_refused=self._intake.num_refused,
             num_calls=self._calls.count,
-            cpu_s=time.process_time(),
+            cpu_s=self._calls.cpu_s,
         )
 
     # Chaos.

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -67,4 +66,4 @@ class PlannerActor:
     async def finish(self) -> tuple[list[tuple[float, str]], list[str], int, float]:
         """Stop ticking; returns the reason of every tick, notices, the number of calls made and the CPU seconds used."""
         await self._calls.stop()
-        return self._words, self._planner.notices(), self._calls.count, time.process_time()
+        return self._words, self._planner.notices(), self._calls.count, self._calls.cpu_s

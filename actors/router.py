@@ -697,5 +697,5 @@ class RouterActor:
             num_ignored=self._num_ignored,
             toll=await self.toll(),
             num_calls=self._calls.count,
-            cpu_s=time.process_time(),
+            cpu_s=self._calls.cpu_s,
         )
