@@ -182,6 +182,8 @@ class RouterHistory:
     lateness_s: FloatArray
     spans: list[RoleSpan]
     changes: list[RoleChange]
+    control_s: list[float]
+    """Per role change, scenario seconds that orders and news took beside draining and switching."""
     num_refused: int
     """Messages refused because a role had changed in between, and sent elsewhere."""
     num_ignored: int

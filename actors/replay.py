@@ -227,6 +227,7 @@ def _result(
             "kv_payloads_refused": sum(farewell.num_refused for farewell in farewells.values()),
             "transfer_modelled_ms": _milliseconds(np.array([times.modelled_s for times in transfers])),
             "transfer_measured_ms": _milliseconds(np.array([times.measured_s for times in transfers])),
+            "role_control_ms": _milliseconds(np.array(book.control_s) * scenario.live.time_scale),
             "messages_refused": book.num_refused,
             "messages_ignored": book.num_ignored,
             "ray_calls": usage.num_calls,

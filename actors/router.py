@@ -73,6 +73,9 @@ class RouterActor:
         self._metrics = MetricStore()
         self._calls = Calls()
         self._homeless_offers: deque[Offer] = deque()
+        self._ordering_s: dict[int, float] = {}
+        """How long an instance took to obey, until it serves."""
+        self._control_s: list[float] = []
         self._pushed: dict[int, tuple[int, asyncio.Task[None]]] = {}
         """Where room is asked for, and the asking, by request whose prompt is still being computed."""
         self._retries: dict[int, int] = {}
@@ -403,6 +406,7 @@ class RouterActor:
                 self._core.open(index, role)
             return False
         self._changes.append(f"{decided_s:.1f} s: {self._names[index]} becomes {order.role}: {order.reason}")
+        self._ordering_s[index] = self._clock.now() - decided_s
         self._take_elsewhere(index, leftover)
         if order.how is How.MIGRATE and self._core.role_if_open(index) is None:
             self._migrations.begin(index)
@@ -469,6 +473,7 @@ class RouterActor:
         if self._history.is_changing(index):
             self._history.change_commits(index, serving.role, serving.drained_s)
         self._history.serves(index, serving.role, serving.now_s)
+        self._control_s.append(self._ordering_s.pop(index, 0.0) + self._clock.now() - serving.now_s)
         self._migrations.end(index)
         self._epochs[index] = serving.epoch
         self._core.close(index)
@@ -692,6 +697,7 @@ class RouterActor:
             transfers=self._transfers,
             lateness_s=np.concatenate([np.empty(0), *self._lateness_s]),
             spans=self._history.spans,
+            control_s=self._control_s,
             changes=self._history.changes,
             num_refused=self._num_refused,
             num_ignored=self._num_ignored,
