@@ -128,7 +128,8 @@ class InProcess:
         return Handle(InstanceActor(self._scenario, index, role, first_epoch, kv_budget_bytes=1))
 
     def router(self) -> Handle:
-        return Handle(RouterActor(self._scenario))
+        self.router_actor = RouterActor(self._scenario)
+        return Handle(self.router_actor)
 
     def planner(self) -> Handle:
         return Handle(PlannerActor(self._tools))
@@ -147,6 +148,7 @@ def replay_in_process(
     *,
     tools: Tools,
     disturb: Disturb | None = None,
+    deployment: InProcess | None = None,
 ) -> RunResult:
     """A live run whose messages take no time. `live.kv_bytes_scale` must be 0: threads know nothing of this clock."""
     if too_long is None:
@@ -155,7 +157,7 @@ def replay_in_process(
     async def run() -> RunResult:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, JumpingLoop)
-        supervisor = Supervisor(scenario, InProcess(scenario, tools), clock_of=lambda: JumpingClock(loop))
+        supervisor = Supervisor(scenario, deployment or InProcess(scenario, tools), clock_of=lambda: JumpingClock(loop))
         return await run_on(supervisor, scenario, trace, too_long, disturb=disturb)
 
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:

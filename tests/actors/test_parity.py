@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.chaos import Chaos, Fault
+from actors.chaos import Chaos
+from actors.faults import Fault
 from cluster.request import Status
 from metrics.records import Column
 from metrics.run import RunResult
