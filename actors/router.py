@@ -9,16 +9,15 @@ import os
 import time
 from collections import deque
 from dataclasses import astuple, replace
-from math import isnan
 from typing import Any
 
-import numpy as np
 import ray.exceptions
 
 from actors.calls import Calls
 from actors.clock import Clock
 from actors.demand import DemandBook
-from actors.messages import Inventory, Leftover, Offer, Report, RouterHistory, Serving, Snapshot, Toll, TransferTimes
+from actors.ledger import Ledger
+from actors.messages import Inventory, Leftover, Offer, Report, RouterHistory, Serving, Snapshot, Toll
 from actors.migrations import Migrations
 from actors.tracking import Stage, Tracked, Tracker, rewind
 from cluster.errors import ConfigError
@@ -27,9 +26,7 @@ from cluster.request import Request, Status
 from cluster.role import Role
 from metrics.history import RoleHistory
 from metrics.prometheus import MetricStore
-from metrics.records import WIDTH, Column, FloatArray, Records
-from metrics.slo import meets
-from metrics.watch import observe_requests
+from metrics.records import FloatArray
 from planner.arrow import ArrowRouter
 from planner.decision import How, RoleOrder
 from planner.observation import Observation
@@ -60,17 +57,9 @@ class RouterActor:
         """First epoch of each living instance."""
         self._loads: dict[int, LoadView] = {}
         self._heard_s: dict[int, float] = {}
-        self._records = Records()
-        self._ended: set[int] = set()
-        self._fresh = Records()
-        """Records that no snapshot has taken yet."""
-        self._texts: dict[int, bytes] = {}
-        """What ended requests had generated, until a snapshot takes it."""
-        self._step_rows: list[list[list[FloatArray]]] = [[] for _ in self._names]
-        self._samples: list[list[FloatArray]] = [[] for _ in self._names]
-        self._transfers: list[TransferTimes] = []
-        self._lateness_s: list[FloatArray] = []
         self._metrics = MetricStore()
+        self._demand = DemandBook(scenario)
+        self._ledger = Ledger(scenario, self._metrics, self._demand)
         self._calls = Calls()
         self._homeless_offers: deque[Offer] = deque()
         self._ordering_s: dict[int, float] = {}
@@ -79,10 +68,8 @@ class RouterActor:
         self._pushed: dict[int, tuple[int, asyncio.Task[None]]] = {}
         """Where room is asked for, and the asking, by request whose prompt is still being computed."""
         self._retries: dict[int, int] = {}
-        self._num_sent = self._num_good = self._num_refused = self._num_ignored = 0
-        self._demand = DemandBook(scenario)
+        self._num_sent = self._num_refused = self._num_ignored = 0
         self._num_disturbed = self._num_resumed = self._num_failed = self._recomputed_tokens = 0
-        self._refusals: list[tuple[float, float]] = []
         self._pins: dict[int, Role] = {}
         self._changes: deque[str] = deque(maxlen=5)
         self._handed_over: list[tuple[int, int, int]] = []
@@ -102,7 +89,7 @@ class RouterActor:
     async def submit(self, requests: list[Request]) -> None:
         """Requests that have arrived; those that have ended already, or are known, are only recorded once."""
         for request in requests:
-            if request.request_id in self._tracker.live or request.request_id in self._ended:
+            if request.request_id in self._tracker.live or request.request_id in self._ledger.ended:
                 self._num_ignored += 1
                 continue
             self._num_sent += 1
@@ -111,7 +98,7 @@ class RouterActor:
                 self._demand.arrive(request)
                 self._route_prompt(request)
             else:
-                self._record([request])
+                self._ledger.end([request])
 
     def _route_prompt(self, request: Request) -> None:
         tracked = self._tracker.live[request.request_id]
@@ -269,8 +256,8 @@ class RouterActor:
                 self._goes_on(index)
         for progress in report.progress:
             self._tracker.progressed(progress, index)
-        self._keep(index, report.step_rows, report.samples, report.transfers)
-        self._lateness_s.append(report.lateness_s)
+        self._ledger.keep(index, report.step_rows, report.samples, report.transfers)
+        self._ledger.keep_lateness(report.lateness_s)
         ended = []
         for request in report.ended:
             tracked = self._tracker.live.get(request.request_id)
@@ -289,19 +276,8 @@ class RouterActor:
             self._tracker.ended(request.request_id)
             self._goes_on(source)
             ended.append(request)
-        self._record(ended)
+        self._ledger.end(ended)
         self._flip()
-
-    def _keep(
-        self, index: int, step_rows: list[FloatArray], samples: FloatArray, transfers: list[TransferTimes]
-    ) -> None:
-        logs = self._step_rows[index]
-        logs.extend([] for _ in range(len(step_rows) - len(logs)))
-        for log, rows in zip(logs, step_rows, strict=False):
-            log.append(rows)
-        self._samples[index].append(samples)
-        self._transfers.extend(transfers)
-        self._refusals += [(times.refused_s, times.whole_s) for times in transfers if not isnan(times.refused_s)]
 
     def _is_at(self, request: Request, instance: int, stage: Stage) -> bool:
         tracked = self._tracker.live.get(request.request_id)
@@ -310,24 +286,11 @@ class RouterActor:
     def _end(self, request: Request) -> None:
         self._tracker.ended(request.request_id)
         self._goes_on(self._migrations.over(request.request_id))
-        self._record([request])
+        self._ledger.end([request])
 
     def _abort(self, request: Request) -> None:
         request.enter(Status.ABORTED, self._clock.now())
         self._end(request)
-
-    def _record(self, requests: list[Request]) -> None:
-        fresh = Records()
-        for request in requests:
-            self._ended.add(request.request_id)
-            if request.text:
-                self._texts[request.request_id] = request.text
-            for records in (fresh, self._fresh, self._records):
-                records.add(request)
-        if requests:
-            rows = fresh.table()
-            self._demand.end(rows)
-            self._num_good += observe_requests(self._metrics, rows, self._scenario.slo)
 
     # Cancelling.
 
@@ -548,40 +511,30 @@ class RouterActor:
         """Take over from a router that died; returns the ids of all requests that are known here now."""
         self._num_disturbed, self._num_resumed, self._recomputed_tokens, self._num_failed, _ = astuple(toll)
         self._clock, self._instances, self._exporter, self._term = clock, dict(instances), exporter, term
-        for row in ended:
-            self._recall(row)
+        self._ledger.recall(ended, {})
         inventories: dict[int, Inventory] = {}
         for index in incarnations:
             found = await self._try(instances[index].inventory, me, term)
             if found is not None:
                 inventories[index] = found
         for index, found in inventories.items():
-            for row in found.ended:
-                self._recall(row)
-            self._texts |= found.texts
+            self._ledger.recall(found.ended, found.texts)
             self._epochs[index], self._incarnations[index] = found.load.epoch, incarnations[index]
             if found.pin is not None:
                 self._pins[index] = found.pin
             self._heard_s[index] = time.monotonic()
             self._loads[index] = found.load
-            self._keep(index, found.step_rows, found.samples, found.transfers)
+            self._ledger.keep(index, found.step_rows, found.samples, found.transfers)
             self._history.serves(index, found.load.role, clock.now())
             if found.load.target is None:
                 self._core.open(index, found.load.role)
         self._tell_pins()
         for index, found in inventories.items():
             self._take_over(index, found, inventories)
-        self._num_sent = len(self._ended) + len(self._tracker.live)
-        self._demand.recall(self._records.table(), [tracked.request for tracked in self._tracker.live.values()])
+        self._num_sent = len(self._ledger.ended) + len(self._tracker.live)
+        self._demand.recall(self._ledger.records(), [tracked.request for tracked in self._tracker.live.values()])
         self._calls.spawn(self._export_forever())
-        return self._ended | set(self._tracker.live)
-
-    def _recall(self, row: FloatArray) -> None:
-        request_id = int(row[Column.REQUEST_ID])
-        if request_id not in self._ended:
-            self._ended.add(request_id)
-            self._records.values.extend(row.tolist())
-            self._num_good += int(meets(row[None], self._scenario.slo).sum())
+        return self._ledger.ended | set(self._tracker.live)
 
     def _take_over(self, index: int, found: Inventory, inventories: dict[int, Inventory]) -> None:
         """Put the requests of one instance back on the books."""
@@ -610,7 +563,7 @@ class RouterActor:
         }
         held = {request.request_id for other in inventories.values() for request in other.decoding}
         for offer in found.outgoing:
-            if offer.request.request_id in held or offer.request.request_id in self._ended:
+            if offer.request.request_id in held or offer.request.request_id in self._ledger.ended:
                 self._calls.tell(self._instances[index].release, offer.request.request_id)
             elif offer.request.request_id not in taken:
                 self._tracker.add(offer.request)
@@ -627,18 +580,17 @@ class RouterActor:
 
     async def snapshot(self) -> Snapshot:
         now = time.monotonic()
-        fresh, self._fresh = self._fresh, Records()
-        texts, self._texts = self._texts, {}
+        ended, texts = self._ledger.take_news()
         handed_over, self._handed_over = self._handed_over, []
         return Snapshot(
             now_s=self._clock.now(),
             num_sent=self._num_sent,
-            num_ended=len(self._ended),
-            num_good=self._num_good,
+            num_ended=len(self._ledger.ended),
+            num_good=self._ledger.num_good,
             loads=tuple(self._loads[index] for index in sorted(self._loads)),
             changes=tuple(self._changes),
             silent_s={index: now - heard_s for index, heard_s in self._heard_s.items()},
-            ended=fresh.copy(),
+            ended=ended,
             texts=texts,
             handed_over=tuple(handed_over),
             planner_words=self._planner_words,
@@ -648,7 +600,11 @@ class RouterActor:
     async def toll(self) -> Toll:
         """What faults have cost until now."""
         return Toll(
-            self._num_disturbed, self._num_resumed, self._recomputed_tokens, self._num_failed, tuple(self._refusals)
+            self._num_disturbed,
+            self._num_resumed,
+            self._recomputed_tokens,
+            self._num_failed,
+            tuple(self._ledger.refusals),
         )
 
     async def unfinished(self) -> list[Request]:
@@ -689,13 +645,12 @@ class RouterActor:
         """Say what is still unsaid and hand over the records."""
         await self._export()
         self._history.end(self._clock.now())
-        empty = np.empty((0, WIDTH))
         return RouterHistory(
-            records=self._records.table() if len(self._records) else empty,
-            step_rows=[[np.concatenate(log) for log in logs] for logs in self._step_rows],
-            samples=[np.concatenate(parts) if parts else np.empty((0, 6)) for parts in self._samples],
-            transfers=self._transfers,
-            lateness_s=np.concatenate([np.empty(0), *self._lateness_s]),
+            records=self._ledger.records(),
+            step_rows=self._ledger.step_rows(),
+            samples=self._ledger.samples(),
+            transfers=self._ledger.transfers,
+            lateness_s=self._ledger.lateness_s(),
             spans=self._history.spans,
             control_s=self._control_s,
             changes=self._history.changes,
