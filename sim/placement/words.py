@@ -16,6 +16,7 @@ LEGEND = (
 OPTION_COLUMNS = ("instance", "GPUs", "req/s", "per GPU", "short first, or why not")
 
 _LEAST = {"gpus": "fewest GPUs", "usd": "least $/h", "watts": "least W"}
+_ROLES = {COLOCATED: ("mixed",), DISAGGREGATED: ("prefill", "decode")}
 UNITS = {"gpus": "GPUs", "usd": "$/h", "watts": "W", "rate": "GPUs"}
 """What an objective counts."""
 
@@ -77,7 +78,7 @@ def who_wins(answer: Answer) -> str:
         return f"Only {question.kinds[0]} plans were searched."
     apart, colocated = best_of(answer.plans, DISAGGREGATED), best_of(answer.plans, COLOCATED)
     if apart is None or colocated is None:
-        return f"No {'disaggregated' if apart is None else 'colocated'} plan held."
+        return _none_held(answer, DISAGGREGATED if apart is None else COLOCATED)
     if question.request_rate is None:
         ours, theirs, unit, better = apart.carries, colocated.carries, "req/s", "more"
         is_ours, margin = ours > theirs, max(ours, theirs) / min(ours, theirs) - 1
@@ -118,12 +119,41 @@ def what_is_missing(answer: Answer) -> str:
         return f"no plan for {wanted} is within the limits: the least, {plan.counts}, {why}; raise the limit, lower the rate or loosen the SLOs"
     if not answer.evaluated:
         return f"{question.scenario.model.name} fits on no machine: {'; '.join(f'{one.what}, {one.reason}' for one in answer.infeasible)}"
-    able = {option.role for option, evaluation in answer.evaluated if evaluation.request_rate}
-    if "mixed" in able or {"prefill", "decode"} <= able:
+    reasons = [_unable(answer, kind) for kind in question.kinds]
+    if not all(reasons):
         return "not even the smallest plan is within the limits; allow more GPUs, dollars or watts"
-    unable = [(option, evaluation.reason) for option, evaluation in answer.evaluated if option.role not in able]
+    return f"no kind of instance serves {question.scenario.model.name} within its SLOs; the largest, {reasons[-1]}"
+
+
+def _none_held(answer: Answer, kind: str) -> str:
+    """That no plan of a kind held, and why as far as is known."""
+    question = answer.question
+    beyond = [(plan, why) for plan, why in answer.beyond if best_of([plan], kind)]
+    if beyond:
+        plan, why = min(beyond, key=lambda one: rank_of(question, one[0]))
+        return f"No {kind} plan held: the least, {plan.counts}, {why}."
+    guess = best_of(answer.guesses, kind)
+    if guess is not None:
+        return (
+            f"No {kind} plan held: the best by its instances, {guess.counts} with {guess.num_gpus} GPUs, is no match."
+        )
+    reason = _unable(answer, kind)
+    return f"No {kind} plan held{f': {reason}' if reason else ''}."
+
+
+def _unable(answer: Answer, kind: str) -> str:
+    """Why the largest instance of a role that none fills carries nothing; empty where all roles of a kind are filled."""
+    able = {option.role for option, evaluation in answer.evaluated if evaluation.request_rate}
+    unable = [
+        (option, evaluation.reason)
+        for role in _ROLES[kind]
+        for option, evaluation in answer.evaluated
+        if option.role == role and role not in able
+    ]
+    if not unable:
+        return ""
     option, reason = max(unable, key=lambda one: (one[0].role == "prefill", one[0].machine.num_gpus))
-    return f"no kind of instance serves {question.scenario.model.name} within its SLOs; the largest, {option.label}: {reason}"
+    return f"{option.label}: {reason}"
 
 
 def option_row(option: Option, evaluation: Evaluation) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from cluster.role import Role
 from scenario.loading import load_scenario, load_spec
 from sim.placement.answer import Answer
 from sim.placement.designs import COLOCATED, DISAGGREGATED, NEAR, excess, plans_of
+from sim.placement.evaluation import Evaluation
 from sim.placement.machine import segments, shapes
 from sim.placement.plan import Check, Plan, instances_for
 from sim.placement.words import who_wins
@@ -150,4 +151,15 @@ def test_who_wins(apart, together, sentence):
     held = [replace(plan, check=Check(10.0, 0.95, 2)) for plan in plans_of(asked, found)]
     assert who_wins(Answer(asked, held, [], [], [], [])) == sentence
     one_kind = [plan for plan in held if plan.design == COLOCATED]
-    assert who_wins(Answer(asked, one_kind, [], [], [], [])) == "No disaggregated plan held."
+    apart = next(plan for plan in held if plan.design == DISAGGREGATED)
+    unable = (group("decode", 1.0, tp=8).option, Evaluation(None, "too slow"))
+    for found, reason in (
+        (Answer(asked, one_kind, [], [], [], []), ""),
+        (Answer(asked, one_kind, [], [], [unable], []), ": decode on h100-sxm tp8: too slow"),
+        (Answer(asked, one_kind, [], [(apart, "is large")], [], []), f": the least, {apart.counts}, is large"),
+        (
+            Answer(asked, one_kind, [apart], [], [], []),
+            f": the best by its instances, {apart.counts} with {apart.num_gpus} GPUs, is no match",
+        ),
+    ):
+        assert who_wins(found) == f"No disaggregated plan held{reason}."
