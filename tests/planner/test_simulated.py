@@ -67,6 +67,19 @@ def test_drains_that_take_too_long_are_rolled_back_and_tried_again():
         assert next(span.role for span in spans if span.start_s == draining.end_s) == Role.DECODE
 
 
+def test_demand_that_vanishes_in_the_middle_of_a_change():
+    """Traffic ends at 8 s, the last request before the instance is ready: it still gets there, and nobody else moves."""
+    phase = Phase(duration_s=8.0, request_rate=26.0, prompt=Lengths(mean=3000), output=Lengths(mean=5))
+    planner = PlannerConfig(policy="throughput", switch_time_s=30.0, predictor=PredictorSettings(name="last"))
+    scenario = scenario_of(prefill=1, decode=3, slo=SloSpec(ttft_ms=500, tpot_ms=15), planner=planner)
+    result = simulate(scenario, generate([phase], np.random.default_rng(1)))
+    (change,) = result.role_changes
+    assert change.decided_s < 8.0
+    assert change.served_s == pytest.approx(change.drained_s + 30.0)
+    assert (result.records[:, Column.STATUS] == Status.FINISHED).all()
+    assert result.records[:, Column.FINISHED_S].max() < change.served_s
+
+
 @pytest.mark.parametrize("policy", ["load", "arrow"])
 def test_a_dry_run_changes_nothing(policy):
     result = run_scenario(load_scenario("demo", {"planner.policy": policy, "planner.dry_run": True}))
