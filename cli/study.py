@@ -22,7 +22,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 STUDIES = {
+    "applications": "DistServe's chat, code completion and summarisation: colocated, in chunks, or xPyD",
     "budget": "token budgets of chunked prefill, from prompts that starve to decodes that stall",
+    "clusters": "Splitwise's cluster designs within a power or a cost budget: AA, HH, HA, HHcap",
+    "distserve": "DistServe's applications, models and placements against vLLM and DeepSpeed-MII",
     "exercises": "the lecture's exercises, by the functions that everything else here uses",
     "lossless": "whole and chunked prefill of a real, tiny model: the same logits and tokens, more KV reads",
     "phases": "one GPU for both phases, or GPUs for each, as the TPOT target tightens (DistServe's figure 1)",

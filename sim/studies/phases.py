@@ -40,13 +40,13 @@ def run(parallel: Mapper) -> Study:
     """OPT-13B on A100, prompts of 512 and outputs of 64 tokens, TTFT within 0.25 s."""
     tasks: dict[tuple[str, float, int], Task] = {}
     for seed in SEEDS:
-        tasks["prefill", 0, seed] = Task(_scenario(LOOSE, seed), "prefill")
+        tasks["prefill", 0, seed] = Task(scenario_of(LOOSE, seed), "prefill")
         for target in TARGETS_MS:
-            scenario = _scenario(target, seed)
+            scenario = scenario_of(target, seed)
             tasks["decode", target, seed] = Task(scenario, "decode")
             for batching in BATCHINGS:
                 tasks[batching_name(batching), target, seed] = Task(colocated(scenario, batching))
-    wholes = {split: Task(apart(_scenario(TIGHT, 0), *split)) for split in ((1, 1), (2, 1))}
+    wholes = {split: Task(apart(scenario_of(TIGHT, 0), *split)) for split in ((1, 1), (2, 1))}
     *found, one_to_one, two_to_one = parallel(search, [*tasks.values(), *wholes.values()])
     rates: Rates = {}
     for (what, target, _), carried in zip(tasks, found, strict=True):
@@ -182,7 +182,7 @@ def _over_best(rates: Rates, target: float) -> list[float]:
     return [ideal / best for ideal, best in pairs]
 
 
-def _scenario(tpot_ms: float, seed: int) -> Scenario:
+def scenario_of(tpot_ms: float, seed: int) -> Scenario:
     traffic = Traffic(name="DistServe's figure 1", prompt=512, output=64, fixed=True)
     return serving(
         traffic, model="opt-13b", gpu="a100-80gb", link="nvlink-a100", ttft_ms=250, tpot_ms=tpot_ms, seed=seed

@@ -53,7 +53,7 @@ def run(parallel: Mapper) -> Study:
             "lecture tries. Each half is searched alone, with the other ideal. `baton plan` searches this and more."
         ),
         claims=[
-            *_memory(),
+            *memory_claims(),
             *_roles(rates, limits),
             *_rounding(rates),
             *_paper(rates, limits["decode", PIPELINE].limit),
@@ -77,7 +77,7 @@ def run(parallel: Mapper) -> Study:
     )
 
 
-def _memory() -> list[Claim]:
+def memory_claims() -> list[Claim]:
     scenario = _scenario(2, 0)
     gpu, model = scenario.gpu, scenario.model
     per_gpu = model.weight_bytes / 2 / 1e9

@@ -66,7 +66,7 @@ def run(parallel: Mapper) -> Study:
     for model, traffic in CASES:
         for target, (_, budget) in TARGETS.items():
             for system, batching in {**SYSTEMS, "Sarathi-Serve": ("chunked_prefill", budget)}.items():
-                tasks[model, traffic, target, system] = _task(model, traffic, target, batching)
+                tasks[model, traffic, target, system] = gap_task(model, traffic, target, batching)
     seats = {batch: _with_seats(tasks["mistral-7b", SHAREGPT, "strict", "vLLM"], batch) for batch in (32, 64, 128)}
     found = parallel(capacity, [*tasks.values(), *seats.values()])
     rates = dict(zip(tasks, found, strict=False))
@@ -191,7 +191,7 @@ def _ablation_claims(found: dict[str, tuple[float, float]]) -> list[Claim]:
 def _pipelines(rates: dict[Key, float]) -> list[Claim]:
     tp, pp = MODELS["falcon-180b"]
     across = Steps.of("falcon-180b", "a100-80gb", tp=tp * pp, link=_ethernet())
-    tensor_s, pipeline_s = across.step_s(32, 1024), _decode_s("falcon-180b", 1024)
+    tensor_s, pipeline_s = across.step_s(32, 1024), decode_s("falcon-180b", 1024)
     gains = [_over(rates, "falcon-180b", SHAREGPT, target, "vLLM") for target in TARGETS]
     return [
         told(
@@ -218,7 +218,7 @@ def _ethernet() -> LinkSpec:
     return replace(slow, name="ethernet-100", bandwidth_bytes_s=4 * slow.bandwidth_bytes_s)
 
 
-def _decode_s(model: str, context: int) -> float:
+def decode_s(model: str, context: int) -> float:
     """32 sequences through all stages and the link between them."""
     tp, pp = MODELS[model]
     stage = Steps.of(model, "a100-80gb", tp=tp, pp=pp)
@@ -227,11 +227,11 @@ def _decode_s(model: str, context: int) -> float:
     return pp * stage.step_s(32, context) + (pp - 1) * hop_s
 
 
-def _task(model: str, traffic: Traffic, target: str, batching: Batching) -> GapTask:
+def gap_task(model: str, traffic: Traffic, target: str, batching: Batching) -> GapTask:
     times, _ = TARGETS[target]
     tp, pp = MODELS[model]
     hint = 0.5 / Steps.of(model, "a100-80gb", tp=tp, pp=pp).prefill_s(int(traffic.prompt))
-    return GapTask(colocated(_scenario(model, traffic), batching), times * _decode_s(model, 4096), hint)
+    return GapTask(colocated(_scenario(model, traffic), batching), times * decode_s(model, 4096), hint)
 
 
 def _scenario(model: str, traffic: Traffic) -> Scenario:

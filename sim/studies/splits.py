@@ -63,7 +63,7 @@ def run(parallel: Mapper) -> Study:
             + ", ".join(f"{one.name} have {one.prompt:g} + {one.output:g} tokens" for one in WORKLOADS)
             + " in the mean, lognormal with sigma 0.6."
         ),
-        claims=[*_lecture(rates), *_blog(), _tight(tighter)],
+        claims=[*_lecture(rates), *blog_claims(), _tight(tighter)],
         tables=[
             StudyTable(
                 "Goodput of all four GPUs, req/s",
@@ -171,7 +171,7 @@ def _best(traffic: Traffic, published: str, best: dict[str, str], reason: str) -
     )
 
 
-def _blog() -> list[Claim]:
+def blog_claims() -> list[Claim]:
     """Llama-70B in fp8, 3,000 tokens in and 50 out, on two nodes of 8 H100."""
     prefill = {tp: 3000 / Steps.of("llama-3-70b", "h100-sxm", tp=tp, dtype="fp8").prefill_s(3000) / tp for tp in (2, 8)}
     together = 16 * prefill[8]

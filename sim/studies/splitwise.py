@@ -42,7 +42,7 @@ def run(parallel: Mapper) -> Study:
             f"a TTFT of {TTFT_MS:g} ms (the lecture does not tell its own) and the TPOT target. Prices as in Splitwise's "
             "Table 1: $4.75 and $2.20 an hour."
         ),
-        claims=[*_phases(), *_cost(found, dollars)],
+        claims=[*phase_claims(), *_cost(found, dollars)],
         tables=[
             StudyTable(
                 "Goodput, req/s (and per dollar of an hour), by TPOT target",
@@ -64,7 +64,7 @@ def run(parallel: Mapper) -> Study:
     )
 
 
-def _phases() -> list[Claim]:
+def phase_claims() -> list[Claim]:
     new, old = (Steps.of("bloom-176b", gpu, tp=8) for gpu in ("h100-sxm", "a100-80gb"))
     capped = _capped(0.5)
     batches = {batch: batch / new.step_s(batch, 1500) for batch in (1, 8, 32)}

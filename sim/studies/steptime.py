@@ -228,18 +228,12 @@ def _step_figure(steps: Steps) -> Figure:
 
 
 def _chunking_figure(steps: Steps) -> Figure:
-    chunks = np.array([chunk for chunk in CHUNKS if chunk < 4096], dtype=np.float64)
-    lines = [
-        {
-            **line(
-                chunks,
-                np.array([100 * _overhead(steps, tokens, int(chunk)) for chunk in chunks]),
-                f"prompt of {tokens:,}",
-                line_style(index),
-            ),
-            "mode": "lines+markers",
-        }
-        for index, tokens in enumerate(PROMPTS)
-    ]
-    ticks = {"type": "log", "tickvals": chunks.tolist(), "ticktext": [f"{chunk:.0f}" for chunk in chunks]}
-    return figure(lines, "tokens per chunk", "% longer than at once", xaxis=ticks)
+    lines = []
+    for index, tokens in enumerate(PROMPTS):
+        chunks = np.array([chunk for chunk in CHUNKS if chunk < min(tokens, 4096)], dtype=np.float64)
+        shares = np.array([100 * _overhead(steps, tokens, int(chunk)) for chunk in chunks])
+        drawn = line(chunks, shares, f"prompt of {tokens:,}", line_style(index))
+        lines.append({**drawn, "mode": "lines+markers"})
+    marks = [chunk for chunk in CHUNKS if chunk < 4096]
+    ticks = {"type": "log", "tickvals": marks, "ticktext": list(map(str, marks))}
+    return figure(lines, "tokens per chunk", "% longer than at once", xaxis=ticks, yaxis={"type": "log", "dtick": 1})

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from metrics.figure import figure
+from metrics.png import render_png
 from sim.parallel import map_parallel
 from sim.studies import budget, stall
 from sim.studies.files import markdown
@@ -100,6 +102,15 @@ def test_the_command_writes_a_report_and_plots(tmp_path: Path, capsys: pytest.Ca
     assert (told["name"], told["holds"], len(told["claims"])) == ("stall", True, 4)
     assert main(["study", "stall", "--jobs", "1", "--quiet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [told]
+
+
+def test_bars_as_png() -> None:
+    def drawn(*heights: float) -> bytes:
+        bars = [{"type": "bar", "name": "one", "x": ["a", "b"], "y": list(heights), "marker": {"color": "#0072B2"}}]
+        return render_png("Bars", figure(bars, "", "req/s", xaxis={"type": "category"}))
+
+    assert drawn(1, 2).startswith(b"\x89PNG")
+    assert drawn(1, 2) == drawn(1, 2) != drawn(2, 1)
 
 
 def test_a_folder_that_is_somebodys_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
