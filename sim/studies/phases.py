@@ -169,6 +169,7 @@ def _judged(statement: str, published: float, ours: list[float], unit: str, *, h
         published=spread([published], unit),
         ours=spread(ours, unit),
         verdict=verdict,
+        reason="" if verdict is Verdict.REPRODUCED else "the lecture does not tell its seeds, nor its tightest target",
     )
 
 
