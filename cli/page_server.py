@@ -13,7 +13,7 @@ from metrics.story import Frame
 
 HOST = "127.0.0.1"
 POLL_S = 0.2
-STOP_TIMEOUT_S = 2.0
+STOP_TIMEOUT_S = 5.0
 
 
 class PageServer:

@@ -55,8 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
             def start(url: str) -> None:
                 stop.listen()
                 view.say(f"metrics: {url}")
-                if page is not None:
-                    view.say(f"watch it: {page.url}")
                 if server is not None:
                     server.start(url, with_ray=arguments.address is not None)
                     view.say(f"Prometheus: {server.url}")
@@ -69,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
                 if server is not None and snapshot.num_ended == due:
                     server.catch_up()
 
+            if page is not None:
+                view.say(f"watch it: {page.url}")
             view.say("starting Ray" if arguments.address is None else f"connecting to Ray at {arguments.address}")
             result = replay(
                 scenario,

@@ -2,17 +2,18 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from urllib.request import urlopen
 
 import numpy as np
 import pytest
 
+import cli.live_view
 from actors.messages import Snapshot
 from cli.live_story import LiveStory
+from cli.main import main
 from cli.page_server import PageServer
 from cluster.errors import ConfigError
 from cluster.load import LoadView
@@ -25,8 +26,6 @@ from scenario.loading import load_scenario
 from tests.pages.browser import Browser
 from tests.pages.conftest import SCENARIO
 from tests.pages.questions import EVENTS, NUM_FLOWS, ROLES
-
-ROOT = Path(__file__).parents[2]
 
 
 def load(index: int, role: Role, phase: Phase = Phase.SERVING, target: Role | None = None) -> LoadView:
@@ -117,18 +116,28 @@ def test_a_port_that_is_taken(server: PageServer) -> None:
         PageServer(lambda: b"", port=port).__enter__()
 
 
+class Onlooker:
+    """A view that opens the page as soon as its address is told, before the run begins."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+
+    def say(self, text: str) -> None:
+        if found := re.match(r"watch it: (\S+)", text):
+            self._browser.open(found[1])
+            self._browser.wait_for("document.querySelector('.plot .main-svg') !== null")
+
+    def show(self, snapshot: Snapshot) -> None:
+        pass
+
+
 @pytest.mark.slow
 @pytest.mark.ray
-def test_a_replay_on_ray(browser: Browser, ray_address: str, tmp_path: Path) -> None:
-    words = ["replay", str(SCENARIO), "--ui", "--address", ray_address, "--out", str(tmp_path / "run")]
-    program = [sys.executable, "-m", "cli.main", *words]
-    with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        url = next(found[1] for line in process.stderr if (found := re.match(r"watch it: (\S+)", line)))
-        browser.open(url)
-        browser.wait_for("frames.length > 3")
-        process.communicate(timeout=120)
-    assert process.returncode == 0
-    summary = json.loads((tmp_path / "run/summary.json").read_text())
+def test_a_replay_on_ray(browser: Browser, ray_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.live_view, "live_view", lambda *_, **__: nullcontext(Onlooker(browser)))
+    assert main(["replay", str(SCENARIO), "--ui", "--address", ray_address, "--out", str(tmp_path)]) == 0
+    browser.wait_for("el('status').textContent.startsWith('The run has ended')")
+    summary = json.loads((tmp_path / "summary.json").read_text())
     last = "frames.at(-1)"
     assert browser.ask(f"[{last}.num_sent, {last}.num_ended, {last}.num_good]") == [
         summary["requests"]["total"],
