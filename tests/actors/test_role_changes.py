@@ -15,15 +15,15 @@ from scenario.requests import requests_of
 
 pytestmark = pytest.mark.ray
 
-NUM_CHANGES = 20
+NUM_CHANGES = 10
 SCENARIO = {
     "workload.phases": [
         {
             "name": "steady",
-            "duration_s": 12,
+            "duration_s": 7,
             "request_rate": 12,
             "prompt": {"mean": 600, "maximum": 3000},
-            "output": {"mean": 200, "maximum": 400},
+            "output": {"mean": 120, "maximum": 240},
         }
     ],
     "planner.policy": "static",
@@ -74,7 +74,7 @@ def test_every_token_has_its_gap(run: RunResult) -> None:
 
 
 def test_instances_leave_by_migration(run: RunResult) -> None:
-    """A drain would take as long as the longest output, about eight seconds."""
+    """A drain would take as long as the longest output, about five seconds."""
     changes = run.role_changes
     assert len(changes) >= NUM_CHANGES // 2, "all, unless this host is so slow that the run ends before"
     left_s = np.array([change.drained_s - change.decided_s for change in changes])
@@ -86,7 +86,7 @@ def test_instances_leave_by_migration(run: RunResult) -> None:
 
 def test_deaths_while_kv_is_pushed(ray_address: str) -> None:
     """Room that was reserved for a prompt still being computed goes back, on either side."""
-    faults = [Fault("kill-prefill-running", 2.0), Fault("kill-decode-running", 6.0)]
+    faults = [Fault("kill-prefill-running", 1.5), Fault("kill-decode-running", 4.0)]
     result = disturbed(ray_address, faults)
     check_nothing_lost(result)
     assert len(result.live["recoveries"]) == len(faults)
