@@ -67,7 +67,7 @@ def _draw_bars(axes: Any, trace: dict[str, Any], number: int, of: int) -> None:
     places = range(len(trace["x"]))
     left = [place + (number - (of - 1) / 2) * width for place in places]
     axes.bar(left, trace["y"], width, color=trace["marker"]["color"], label=trace["name"])
-    axes.set_xticks(list(places), labels=trace["x"])
+    axes.set_xticks(list(places), labels=[label.replace(", ", ",\n") for label in trace["x"]])
 
 
 def _settle(axes: Any, name: str, layout: dict[str, Any]) -> None:

@@ -59,9 +59,9 @@ def run(parallel: Mapper) -> Study:
         title="Four GPUs, and workloads that want them split in different ways",
         method=(
             f"Llama-3-8B on {NUM_GPUS} H100 with KV over NVLink, 90 % of requests within a TTFT of {TTFT_MS:g} ms and a "
-            f"TPOT of {TPOT_MS:g} ms. The lecture does not tell its lengths. Here "
-            + ", ".join(f"{one.name} have {one.prompt:g} + {one.output:g} tokens" for one in WORKLOADS)
-            + " in the mean, lognormal with sigma 0.6."
+            f"TPOT of {TPOT_MS:g} ms. The lecture does not tell its lengths. Mean prompts and outputs here: "
+            + ", ".join(f"{one.name} {one.prompt:,g} + {one.output:g} tokens" for one in WORKLOADS)
+            + "; lognormal with sigma 0.6."
         ),
         claims=[*_lecture(rates), *blog_claims(), _tight(tighter)],
         tables=[
