@@ -30,6 +30,7 @@ KINDS = {
     "kill-decode-running": Kind("SIGKILL a decode instance in a step", Role.DECODE, "running", kills=True),
     "kill-decode-receiving": Kind("SIGKILL a decode instance with KV coming in", Role.DECODE, "receiving", kills=True),
     "kill-mixed": Kind("SIGKILL a mixed instance in a step", Role.MIXED, "running", kills=True),
+    "kill-changing": Kind("SIGKILL an instance on its way to another role", moment="changing", kills=True),
     "kill-router": Kind("SIGKILL the router", kills=True),
     "kill-planner": Kind("SIGKILL the planner", kills=True),
     "kill-exporter": Kind("SIGKILL the exporter", kills=True),

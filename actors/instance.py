@@ -569,6 +569,7 @@ class InstanceActor:
             "running": bool(core.in_flight),
             "holding": bool(core.outgoing),
             "receiving": core.num_incoming > 0,
+            "changing": core.state.phase is not Phase.SERVING,
         }[moment]
 
     def _recover(self, _: float, cost: StepCost) -> None:

@@ -93,6 +93,20 @@ def test_requests_resume_after_their_delivered_tokens(deaths: tuple[list[Fault],
     )
 
 
+def test_an_instance_dies_on_its_way_to_another_role(ray_address: str) -> None:
+    """It comes back in the role that it was leaving, and nobody waits for the change."""
+    faults = [Fault("change-role", 3.0), Fault("kill-changing", 3.0), Fault("change-role", 6.0)]
+    result = disturbed(ray_address, faults, 9.0, silence_timeout_s=30.0)
+    check_nothing_lost(result)
+    ordered, killed, again = faults
+    assert killed.target == ordered.target
+    dead = int(killed.target.removeprefix("instance-"))
+    spans = [span for span in result.role_spans if span.instance == dead]
+    assert [span.phase for span in spans[:4]] == ["serving", "draining", "down", "serving"]
+    assert len({span.role for span in spans[:4]}) == 1
+    assert again.target
+
+
 def test_what_kills_no_instance(ray_address: str) -> None:
     kinds = ["corrupt", "cancel", "slow", "kill-router", "kill-planner", "kill-exporter", "stale"]
     faults = each_fault(kinds, 2.0)
