@@ -36,6 +36,7 @@ def studies() -> dict[str, Study]:
             14,
             {
                 "OPT-66B: KV of 512": Verdict.DIFFERS,
+                "grouped-query attention": Verdict.SAME_DIRECTION,
                 "OPT-175B, chat": Verdict.SAME_DIRECTION,
                 "what a handoff adds to": Verdict.SAME_DIRECTION,
                 "layer by layer, what": Verdict.SAME_DIRECTION,
