@@ -76,6 +76,7 @@ def in_order(result: RunResult) -> np.ndarray:
 def test_the_same_run(case: str) -> None:
     name, changes, least_changes = CASES[case]
     workload = {"workload.phases": [phase(15, 16, 1000, 200)], "live.kv_bytes_scale": 0, "live.report_delay_s": 0}
+    workload["live.silence_timeout_s"] = 3600  # in wall time, which a rollout takes
     scenario = load_scenario(name, {**workload, **changes})
     trace, too_long, _ = requests_of(scenario)
     simulated = simulate(scenario, trace, too_long)

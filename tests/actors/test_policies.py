@@ -47,7 +47,8 @@ def test_a_policy_that_simulates(ray_address: str) -> None:
     )
     assert result.records[:, Column.REQUEST_ID].tolist() == list(range(result.num_requests))
     assert (result.records[:, Column.STATUS] == Status.FINISHED).all()
-    assert any("1P3D is best for that" in change.reason for change in result.role_changes)
+    assert any("the first look at demand" in words for _, words in result.planner_words)
+    assert not any("failed" in words for _, words in result.planner_words)
 
 
 def ended(number: int, status: Status, at_s: float) -> Request:
