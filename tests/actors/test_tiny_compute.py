@@ -2,6 +2,8 @@
 
 import pytest
 
+from actors.chaos import Chaos
+from actors.faults import Fault, each_fault
 from actors.replay import replay
 from cluster.request import Status
 from metrics.records import Column
@@ -15,8 +17,8 @@ SCENARIO = {
     "workload.phases": [
         {
             "name": "short",
-            "duration_s": 4,
-            "request_rate": 6,
+            "duration_s": 7,
+            "request_rate": 5,
             "prompt": {"mean": 60, "maximum": 120},
             "output": {"mean": 80, "maximum": 120},
         }
@@ -28,20 +30,32 @@ SCENARIO = {
 }
 
 
-def computed(ray_address: str, **changes: object) -> RunResult:
+def computed(ray_address: str, faults: list[Fault], **changes: object) -> RunResult:
     """A run; `replay` itself raises when a text is not that of a single process."""
     scenario = load_scenario("demo", {**SCENARIO, **changes})
     trace, too_long, _ = requests_of(scenario)
-    result = replay(scenario, trace, too_long, address=ray_address, on_start=lambda _: None, watch=lambda _: None)
+    result = replay(
+        scenario,
+        trace,
+        too_long,
+        address=ray_address,
+        on_start=lambda _: None,
+        watch=lambda _: None,
+        disturb=Chaos(faults).run,
+    )
     assert (result.records[:, Column.STATUS] == Status.FINISHED).all()
     assert result.live["texts_checked"] == result.num_requests
     assert result.live["tokens_checked"] == result.records[:, Column.OUTPUT_TOKENS].sum()
     return result
 
 
-def test_disaggregated(ray_address: str) -> None:
-    result = computed(ray_address)
-    assert result.live["kv_payloads_verified"] == (result.records[:, Column.OUTPUT_TOKENS] > 1).sum()
+def test_disaggregated_and_after_migration_and_failures(ray_address: str) -> None:
+    kinds = ["change-role", "kill-decode-running", "corrupt", "kill-prefill-holding"]
+    result = computed(ray_address, each_fault(kinds, 1.2), **{"instances.decode": 3})
+    assert result.num_migrations > 0
+    assert result.live["recomputed_tokens"] > 0
+    assert result.live["kv_payloads_refused"] > 0
+    assert result.live["kv_payloads_verified"] > result.num_requests
 
 
 def test_in_chunks_and_after_preemption(ray_address: str) -> None:
@@ -55,6 +69,6 @@ def test_in_chunks_and_after_preemption(ray_address: str) -> None:
         "engine.token_budget": 48,
         "engine.admission": "preempt_recompute",
     }
-    result = computed(ray_address, **changes)
+    result = computed(ray_address, [], **changes)
     assert result.records[:, Column.NUM_PREEMPTIONS].sum() > 0
     assert result.num_transfers == 0
