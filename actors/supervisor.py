@@ -23,6 +23,8 @@ from scenario.build import instance_names
 from scenario.spec import Scenario
 
 ANSWER_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
+"""A new process has to load Ray and torch first, which takes minutes on a host that is very busy."""
 SNAPSHOT_TIMEOUT_S = 15.0
 """A router that takes longer to say how things stand counts as hung."""
 
@@ -72,13 +74,14 @@ class Supervisor:
     async def deploy(self) -> str:
         """Create everybody; returns the URL of the metrics. Raises ConfigError when the port is taken."""
         self.exporter = self._deployment.exporter(self._scenario.live.metrics_port)
+        await ready(self.exporter)
         self.url = str(await ask(self.exporter.start))
         self.router, self.planner = self._deployment.router(), self._deployment.planner()
         self.instances = {
             index: self._deployment.instance(index, role, 0) for index, role in enumerate(self._scenario.roles)
         }
         for actor in (self.router, self.planner, *self.instances.values()):
-            await ask(actor.__ray_ready__)
+            await ready(actor)
         return self.url
 
     async def start(self) -> None:
@@ -152,6 +155,7 @@ class Supervisor:
         role, epoch, recovery.disturbed, recovery.recomputed_tokens = died
         first_epoch = self._incarnations[index] = max(epoch, self._incarnations[index]) + 2
         instance = self._deployment.instance(index, role, first_epoch)
+        await ready(instance)
         await ask(instance.start, self.clock, self.router, self.exporter, self.instances, self.term)
         await ask(instance.set_peer, index, instance)
         for peer in self.instances.values():
@@ -166,7 +170,7 @@ class Supervisor:
         self.recoveries.append(recovery)
         self.term += 1
         router = self._deployment.router()
-        await ask(router.__ray_ready__)
+        await ready(router)
         known = await ask(
             router.recover,
             router,
@@ -189,6 +193,7 @@ class Supervisor:
         self.recoveries.append(recovery)
         self._num_planners += 1
         self.planner = self._deployment.planner()
+        await ready(self.planner)
         await ask(self.planner.start, self.clock, self.router, self.exporter, f"planner/{self._num_planners}")
         self._watch(self.planner, self._replace_planner)
         recovery.recovered_s = self.clock.now()
@@ -197,6 +202,7 @@ class Supervisor:
         recovery = Recovery("exporter", self.clock.now())
         self.recoveries.append(recovery)
         exporter = self._deployment.exporter(urlsplit(self.url).port or 0)
+        await ready(exporter)
         await ask(exporter.start)
         self.exporter = exporter
         for actor in (self.router, self.planner, *self.instances.values()):
@@ -234,14 +240,19 @@ def hung_instance(silent_s: dict[int, float], timeout_s: float) -> int | None:
     return index if silent_s[index] > timeout_s and is_alone else None
 
 
-async def ask(method: Any, *arguments: Any) -> Any:
+async def ready(actor: Any) -> None:
+    """Wait until a new actor is there."""
+    await ask(actor.__ray_ready__, timeout_s=START_TIMEOUT_S)
+
+
+async def ask(method: Any, *arguments: Any, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
     """An actor's answer with a deadline; its BatonError is raised as itself."""
     try:
-        return await asyncio.wait_for(method.remote(*arguments), ANSWER_TIMEOUT_S)
+        return await asyncio.wait_for(method.remote(*arguments), timeout_s)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, BatonError):
             raise error.cause from None
         raise
     except TimeoutError:
         name = getattr(method, "_method_name", method)
-        raise InstanceLost(f"an actor has not answered `{name}` for {ANSWER_TIMEOUT_S:.0f} s") from None
+        raise InstanceLost(f"an actor has not answered `{name}` for {timeout_s:.0f} s") from None
