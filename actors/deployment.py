@@ -34,6 +34,8 @@ KV_SHARE = 0.5
 """Of the smallest object store, for KV on its way between all instances; the rest is for what Ray has not freed yet."""
 WORKER_NICENESS = "RAY_worker_niceness"
 """Ray starts workers at nice 15, so that whatever else a host does makes steps late. Ours mostly wait, and are on time."""
+PULLS_AT_ONCE = 32
+"""That an instance answers; most of them wait for their layers to be written."""
 CPU_SHARE = 0.001
 """CPU that an actor reserves: they mostly wait."""
 
@@ -147,7 +149,11 @@ class Deployment:
         """One incarnation of an instance, on the Ray node that stands for its node."""
         node = sorted(set(self._nodes)).index(self._nodes[index])
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=node)
-        options = {"concurrency_groups": {"data": 4}, "num_cpus": CPU_SHARE, "scheduling_strategy": strategy}
+        options = {
+            "concurrency_groups": {"data": PULLS_AT_ONCE},
+            "num_cpus": CPU_SHARE,
+            "scheduling_strategy": strategy,
+        }
         return self._create(InstanceActor, self._spec, index, role, first_epoch, self._kv_budget_bytes, **options)
 
     def router(self) -> Any:

@@ -113,6 +113,8 @@ class InstanceActor:
         """Of these, handoffs whose prompt is still being computed."""
         self._outgoing: dict[int, Offer] = {}
         """KV that waits here to be pulled."""
+        self._early: set[int] = set()
+        """Requests whose KV is written while it is computed."""
         self._sending: dict[str, dict[int, int]] = {}
         """Flows that leave here: target by request, by link."""
         self._forsaken: set[int] = set()
@@ -162,6 +164,7 @@ class InstanceActor:
         elif (epoch, term) != (state.epoch, self._term) or state.phase is not Phase.SERVING:
             return False
         else:
+            self._give_up(request.request_id, now)
             num_bytes = request.target * self._scenario.model.kv_bytes_per_token
             handoff = Handoff(request, offer.source, self._core.index, epoch, num_bytes)
             self._offers[request.request_id] = offer
@@ -174,6 +177,14 @@ class InstanceActor:
                 self._intake.begin(handoff, offer, now)
         self._arm()
         return True
+
+    def _give_up(self, request_id: int, now: float) -> None:
+        """An offer of KV that has been made anew since, because the one who computed it died."""
+        offer = self._offers.pop(request_id, None)
+        if offer is not None:
+            self._pushed.pop(request_id, None)
+            self._intake.cancel(request_id, now)
+            self._forsake(offer.request)
 
     def _complete_push(self, handoff: Handoff, offer: Offer, now: float) -> None:
         request = handoff.request
@@ -226,6 +237,7 @@ class InstanceActor:
 
     def _drop_kv(self, request_id: int) -> None:
         self._leases.end(request_id)
+        self._early.discard(request_id)
         self._store.drop(request_id)
         self._engine.forget(request_id)
 
@@ -320,6 +332,8 @@ class InstanceActor:
                 self._news.set()  # the router may choose by how many prompts a decode instance still computes
             case PrefillStarted(request, end_s):
                 offer = Offer(request, instance.index, instance.state.epoch, prefill_ends_s=end_s)
+                if self._scenario.handoff.mode == "layerwise":
+                    self._write_early(offer, now)
                 self._calls.tell(self._router.prefill_starts, offer)
             case RoomReserved(handoff) if handoff.request.request_id not in self._pushed:
                 self._intake.begin(handoff, self._offers[handoff.request.request_id], now)
@@ -350,11 +364,30 @@ class InstanceActor:
         self._outgoing[request.request_id] = offer
         self._leases.grant(request.request_id)
         groups = self._intake.groups(request)
-        self._store.drop(request.request_id)  # a decode instance that prefills it again
-        if groups:
+        if groups and request.request_id not in self._early:
+            self._store.drop(request.request_id)  # a decode instance that prefills it again
             self._store.expect(request.request_id, self._engine.kv_tokens(request), groups)
             self._calls.spawn(asyncio.to_thread(self._write_kv, offer, groups))
         self._calls.tell(self._router.kv_waits, offer)
+
+    def _write_early(self, offer: Offer, now: float) -> None:
+        """Write groups of layers as they are computed in the step that has just begun."""
+        groups, request_id = self._intake.groups(offer.request), offer.request.request_id
+        if groups:
+            self._early.add(request_id)
+            self._store.expect(request_id, self._engine.kv_tokens(offer.request), groups)
+            self._calls.spawn(self._write_as_computed(offer, groups, now))
+
+    async def _write_as_computed(self, offer: Offer, groups: list[Layers], start_s: float) -> None:
+        assert offer.prefill_ends_s is not None
+        for layers in groups:
+            share = layers.end / groups[-1].end
+            await asyncio.sleep(self._clock.delay_s(start_s + share * (offer.prefill_ends_s - start_s)))
+            if offer.request.request_id not in self._early:
+                return
+            self._engine.compute_layers(offer.request, layers.end)
+            await asyncio.to_thread(self._write_kv, offer, [layers])
+        self._early.discard(offer.request.request_id)
 
     def _write_kv(self, offer: Offer, groups: list[Layers]) -> None:
         request = offer.request
@@ -377,6 +410,7 @@ class InstanceActor:
         """The KV cannot be had: give the room back, and the request to the router."""
         request = handoff.request
         self._offers.pop(request.request_id, None)
+        self._pushed.pop(request.request_id, None)
         self._forsake(request)
         if offer.source in self._peers:
             self._calls.tell(self._peers[offer.source].release, request.request_id)

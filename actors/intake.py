@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isnan, nan
+from math import ceil, isnan, nan
 from typing import Any
 
 import ray.exceptions
@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 PULL_TIMEOUT_S = 30.0
 """Wall seconds after which a pull has failed."""
 PULL_ATTEMPTS = 3
+LAYER_GROUPS = 4
+"""Groups of layers in which KV leaves while its prompt is computed: each costs a Ray call."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class Intake:
 
     The receiver pulls, so it owns the Ray object; a byte budget bounds what is on its way. The links are
     modelled here for flows to this instance; a source that sends to others as well says how many flows leave it.
-    KV that is larger than half the budget comes in several groups of layers.
+    KV that is larger than half the budget comes in several groups of layers, as does KV that leaves as it is computed.
     """
 
     def __init__(
@@ -87,8 +89,13 @@ class Intake:
 
     def groups(self, request: Request) -> list[Layers]:
         """The groups of layers in which a request's real KV travels."""
-        num_tokens = self._engine.kv_tokens(request)
-        return list(self._store.layout.groups(num_tokens, self._budget_bytes // 2)) if num_tokens else []
+        num_tokens, layout = self._engine.kv_tokens(request), self._store.layout
+        if not num_tokens:
+            return []
+        most_bytes = self._budget_bytes // 2
+        if self._scenario.handoff.mode == "layerwise":
+            most_bytes = min(most_bytes, ceil(layout.num_bytes(num_tokens) / LAYER_GROUPS))
+        return list(layout.groups(num_tokens, most_bytes))
 
     def _real_bytes(self, request: Request) -> int:
         return self._store.layout.num_bytes(self._engine.kv_tokens(request))
@@ -122,14 +129,16 @@ class Intake:
         arrival = Arrival(handoff, offer, flow, now)
         self._arrivals[handoff.request.request_id] = arrival
         self._calls.spawn(self._ask_leaving(arrival))
+        self._start_pull(arrival)
 
     def complete(self, handoff: Handoff, now: float) -> None:
-        """The prompt of a transfer that began early is computed: what is left goes at once, and the real bytes."""
+        """The prompt of a transfer that began early is computed: what is left goes at once. Times count from here."""
         handoff.begin(now)
         arrival = self._arrivals[handoff.request.request_id]
         arrival.started_s = now
+        if arrival.measured_s is not None:
+            arrival.measured_s = 0.0
         self._fabric.finish_prefill(arrival.flow, self._last_layer_bytes(handoff), now)
-        self._start_pull(arrival)
 
     def _last_layer_bytes(self, handoff: Handoff) -> float:
         return handoff.num_bytes / self._scenario.model.num_layers

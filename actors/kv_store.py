@@ -71,7 +71,7 @@ class KvStore:
     def write(self, request_id: int, epoch: int, layers: Layers, fill: Callable[[Tensor], None]) -> None:
         """Have `fill` write some layers, and seal them; nothing happens when the request has been dropped."""
         with self._using(request_id) as holding:
-            if holding is None:
+            if holding is None or layers not in holding.sealed:
                 return
             fill(self.layout.tensor(holding.buffer, holding.num_tokens, layers))
             data = self._bytes(holding, layers)

@@ -26,8 +26,11 @@ class Engine(Protocol):
     def settle(self, request: Request) -> None:
         """Compute what the core has done for a request that ends or leaves."""
 
+    def compute_layers(self, request: Request, num_layers: int) -> None:
+        """Compute the first layers of the step that completes the prompt, which goes on."""
+
     def write_kv(self, request: Request, layers: Layers, out: Tensor) -> None:
-        """Fill `out`, of the layout's shape, with KV of a request whose prompt is computed. From any thread."""
+        """Fill `out`, of the layout's shape, with KV of layers that are computed. From any thread."""
 
     def take_kv(self, request: Request, kv: Tensor) -> None:
         """The KV of a request has come in, whole."""

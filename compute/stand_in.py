@@ -32,6 +32,9 @@ class StandIn:
     def settle(self, request: Request) -> None:
         """There is nothing to compute."""
 
+    def compute_layers(self, request: Request, num_layers: int) -> None:
+        """There is nothing to compute."""
+
     def take_kv(self, request: Request, kv: Tensor) -> None:
         """There is nobody to use it."""
 

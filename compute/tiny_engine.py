@@ -6,7 +6,7 @@ from torch import Tensor
 from cluster.instance import Instance
 from cluster.request import Request, Status
 from compute.kv_layout import KvLayout, Layers
-from compute.tiny_model import TinyModel, greedy, prompt_of
+from compute.tiny_model import Pass, TinyModel, greedy, prompt_of
 
 
 class TinyEngine:
@@ -18,7 +18,6 @@ class TinyEngine:
         config = self._model.config
         self.layout = KvLayout(config.num_layers, config.num_kv_heads, config.head_dim, self._model.dtype)
         self._sequences: dict[int, _Sequence] = {}
-        self.num_passes = 0
 
     def kv_tokens(self, request: Request) -> int:
         return request.target
@@ -35,6 +34,14 @@ class TinyEngine:
 
     def settle(self, request: Request) -> None:
         self._bring_up(request, request.generated)
+
+    def compute_layers(self, request: Request, num_layers: int) -> None:
+        sequence = self._sequence(request)
+        if sequence.computed < request.target:
+            if sequence.under_way is None:
+                start = sequence.computed
+                sequence.under_way = Pass(self._model, sequence.tokens[start:], sequence.kv, start)
+            sequence.under_way.run_to(num_layers)
 
     def write_kv(self, request: Request, layers: Layers, out: Tensor) -> None:
         sequence = self._sequences.get(request.request_id)
@@ -65,7 +72,7 @@ class TinyEngine:
         sequence = self._sequence(request)
         if sequence.num_preemptions != request.num_preemptions:
             self._generate(sequence, request.target)
-            sequence.computed = 0
+            sequence.computed, sequence.under_way = 0, None
             sequence.num_preemptions = request.num_preemptions
         if sequence.computed < request.computed < len(sequence.tokens):
             self._compute(sequence, request.computed)
@@ -79,12 +86,12 @@ class TinyEngine:
     def _compute(self, sequence: "_Sequence", end: int) -> Tensor:
         """KV up to token `end`; returns the logits after it."""
         start, sequence.computed = sequence.computed, end
-        self.num_passes += 1
-        return self._model.prefill_chunk(sequence.tokens[start:end], sequence.kv, start)
+        under_way, sequence.under_way = sequence.under_way, None
+        return (under_way or Pass(self._model, sequence.tokens[start:end], sequence.kv, start)).logits()
 
 
 class _Sequence:
-    __slots__ = ("computed", "kv", "num_preemptions", "tokens")
+    __slots__ = ("computed", "kv", "num_preemptions", "tokens", "under_way")
 
     def __init__(self, kv: torch.Tensor, tokens: bytes, num_preemptions: int) -> None:
         self.kv = kv
@@ -93,3 +100,5 @@ class _Sequence:
         self.computed = 0
         """Tokens whose KV is here."""
         self.num_preemptions = num_preemptions
+        self.under_way: Pass | None = None
+        """The pass that completes the prompt, when layers leave as they are computed."""

@@ -58,6 +58,12 @@ def test_disaggregated_and_after_migration_and_failures(ray_address: str) -> Non
     assert result.live["kv_payloads_verified"] > result.num_requests
 
 
+def test_layer_by_layer(ray_address: str) -> None:
+    """Layers leave in four groups, while others are computed."""
+    result = computed(ray_address, [], handoff={"initiative": "push", "mode": "layerwise"})
+    assert result.live["kv_payloads_verified"] == (result.records[:, Column.OUTPUT_TOKENS] > 1).sum()
+
+
 def test_in_chunks_and_after_preemption(ray_address: str) -> None:
     """Chunks of at most 48 tokens, and room for 368, so that some have to yield and are computed again."""
     changes = {
