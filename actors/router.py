@@ -214,12 +214,10 @@ class RouterActor:
         self._start_over(tracked, reason)
 
     async def lease_expired(self, request_id: int, source: int) -> None:
-        """An instance has dropped KV that nobody wanted any more; if that is a mistake, prefill again."""
+        """An instance has dropped KV that nobody asked for; whoever has taken it on will say so, if it is not there yet."""
         tracked = self._tracker.live.get(request_id)
-        if tracked is None or tracked.stage is not Stage.OFFERED or tracked.source != source:
+        if tracked is None or (tracked.stage, tracked.source, tracked.instance) != (Stage.OFFERED, source, -1):
             return
-        if tracked.instance >= 0:
-            self._core.handoff_undone(tracked.instance, tracked.request)
         self._homeless_offers = deque(one for one in self._homeless_offers if one.request.request_id != request_id)
         self._start_over(tracked, f"its KV waited too long at {self._names[source]}")
 
