@@ -125,7 +125,7 @@ class InProcess:
         self._scenario, self._tools = scenario, tools
 
     def instance(self, index: int, role: Role, first_epoch: int) -> Handle:
-        return Handle(InstanceActor(self._scenario, index, role, first_epoch, kv_budget_bytes=1))
+        return Handle(InstanceActor(self._scenario, index, role, first_epoch, kv_budget_bytes=1 << 20))
 
     def router(self) -> Handle:
         self.router_actor = RouterActor(self._scenario)
