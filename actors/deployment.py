@@ -72,7 +72,10 @@ def connected(address: str | None) -> Iterator[None]:
                 "(or RAY_AUTH_TOKEN_PATH) as they are on the head node"
             ) from error
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ConfigError(_no_cluster(address, str(error).strip().split("\n")[0])) from error
+            reason = str(error).strip().split("\n")[0]
+            raise ConfigError(
+                _no_cluster(address, reason) + "; if it wants a token, export RAY_AUTH_MODE=token"
+            ) from error
     try:
         with redirect_stdout(_Chatter()):
             yield

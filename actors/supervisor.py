@@ -4,6 +4,7 @@ A death is noticed by a call that never returns failing, or, for an instance tha
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -154,8 +155,7 @@ class Supervisor:
             died = self._scenario.roles[index], self._incarnations[index], 0, 0
         role, epoch, recovery.disturbed, recovery.recomputed_tokens = died
         first_epoch = self._incarnations[index] = max(epoch, self._incarnations[index]) + 2
-        instance = self._deployment.instance(index, role, first_epoch)
-        await ready(instance)
+        instance = await started(partial(self._deployment.instance, index, role, first_epoch))
         await ask(instance.start, self.clock, self.router, self.exporter, self.instances, self.term)
         await ask(instance.set_peer, index, instance)
         for peer in self.instances.values():
@@ -169,8 +169,7 @@ class Supervisor:
         recovery = Recovery("router", self.clock.now())
         self.recoveries.append(recovery)
         self.term += 1
-        router = self._deployment.router()
-        await ready(router)
+        router = await started(self._deployment.router)
         known = await ask(
             router.recover,
             router,
@@ -192,8 +191,7 @@ class Supervisor:
         recovery = Recovery("planner", self.clock.now())
         self.recoveries.append(recovery)
         self._num_planners += 1
-        self.planner = self._deployment.planner()
-        await ready(self.planner)
+        self.planner = await started(self._deployment.planner)
         await ask(self.planner.start, self.clock, self.router, self.exporter, f"planner/{self._num_planners}")
         self._watch(self.planner, self._replace_planner)
         recovery.recovered_s = self.clock.now()
@@ -201,8 +199,7 @@ class Supervisor:
     async def _replace_exporter(self) -> None:
         recovery = Recovery("exporter", self.clock.now())
         self.recoveries.append(recovery)
-        exporter = self._deployment.exporter(urlsplit(self.url).port or 0)
-        await ready(exporter)
+        exporter = await started(partial(self._deployment.exporter, urlsplit(self.url).port or 0))
         await ask(exporter.start)
         self.exporter = exporter
         for actor in (self.router, self.planner, *self.instances.values()):
@@ -243,6 +240,20 @@ def hung_instance(silent_s: dict[int, float], timeout_s: float) -> int | None:
 async def ready(actor: Any) -> None:
     """Wait until a new actor is there."""
     await ask(actor.__ray_ready__, timeout_s=START_TIMEOUT_S)
+
+
+async def started(create: Callable[[], Any]) -> Any:
+    """A new actor that is there. Ray may place it on a node that has died and is not known to have: then another one."""
+    until = time.monotonic() + START_TIMEOUT_S
+    while True:
+        actor = create()
+        try:
+            await ready(actor)
+            return actor
+        except ray.exceptions.RayActorError:
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(1.0)
 
 
 async def ask(method: Any, *arguments: Any, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:

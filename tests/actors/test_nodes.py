@@ -123,6 +123,4 @@ def test_a_job_brings_its_code_and_the_token_is_asked_for(head: dict[str, str]) 
         timeout=200,
     )
     assert refused.returncode == 1
-    assert refused.stderr.startswith(
-        f"baton replay: the Ray cluster at {head['GCS']} wants a token: export RAY_AUTH_MODE=token"
-    )
+    assert "export RAY_AUTH_MODE=token" in refused.stderr.splitlines()[-1]

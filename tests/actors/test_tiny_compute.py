@@ -50,12 +50,10 @@ def computed(ray_address: str, faults: list[Fault], **changes: object) -> RunRes
 
 
 def test_disaggregated_and_after_migration_and_failures(ray_address: str) -> None:
-    kinds = ["change-role", "kill-decode-running", "corrupt", "kill-prefill-holding"]
+    kinds = ["change-role", "kill-decode-running", "kill-prefill-holding"]
     result = computed(ray_address, each_fault(kinds, 1.2), **{"instances.decode": 3})
     assert result.num_migrations > 0
     assert result.live["recomputed_tokens"] > 0
-    assert result.live["kv_payloads_refused"] > 0
-    assert result.live["kv_payloads_verified"] > result.num_requests
 
 
 def test_layer_by_layer(ray_address: str) -> None:
