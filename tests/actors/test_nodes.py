@@ -66,12 +66,12 @@ def head(tmp_path: Path) -> Iterator[dict[str, str]]:
     """`ray start --head` with a token; the environment in which it answers, and its ports."""
     token = tmp_path / "token"
     token.write_text("0123456789abcdef" * 4)
-    gcs, dashboard = free_port(), free_port()
+    gcs, dashboard, agent = free_port(), free_port(), free_port()
     environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     ray = str(Path(sys.executable).with_name("ray"))
     words = ["start", "--head", "--block", f"--port={gcs}", f"--dashboard-port={dashboard}", "--num-cpus=2"]
     process = subprocess.Popen(
-        [ray, *words, "--object-store-memory=134217728"],
+        [ray, *words, f"--dashboard-agent-listen-port={agent}", "--object-store-memory=134217728"],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
