@@ -4,6 +4,7 @@ Hypothesis draws the same examples in every run; `pytest --hypothesis-profile lo
 """
 
 import os
+import signal
 from collections.abc import Iterator
 
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -12,6 +13,9 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 
 import pytest
 from hypothesis import settings
+
+# A shell has what it runs in the background ignore Ctrl-C, and whatever the tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=5000)

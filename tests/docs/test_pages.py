@@ -73,7 +73,10 @@ def served(words: list[str], folder: Path) -> bytes:
         with urlopen(process.stdout.readline().strip(), timeout=30) as response:
             page = response.read()
         process.send_signal(signal.SIGINT)
-    assert process.returncode == 0
+        try:
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
     return page
 
 
