@@ -74,6 +74,8 @@ class RouterActor:
         self._changes: deque[str] = deque(maxlen=5)
         self._handed_over: list[tuple[int, int, int]] = []
         self._planner_words = ""
+        self._in_office = asyncio.Event()
+        """Set once the books are complete: what instances say before that has to wait."""
 
     async def start(
         self, clock: Clock, instances: dict[int, Any], exporter: Any, term: int, incarnations: dict[int, int]
@@ -82,6 +84,7 @@ class RouterActor:
         self._clock, self._instances, self._exporter, self._term = clock, dict(instances), exporter, term
         for index, role in enumerate(self._scenario.roles):
             self._welcome(index, role, incarnations[index])
+        self._in_office.set()
         self._calls.spawn(self._export_forever())
 
     # Requests.
@@ -120,6 +123,7 @@ class RouterActor:
 
     async def kv_waits(self, offer: Offer) -> None:
         """A prompt is computed, or a request has stopped decoding to go on elsewhere; find its KV an instance."""
+        await self._in_office.wait()
         request, source = offer.request, offer.source
         if offer.source_epoch < self._incarnations.get(source, offer.source_epoch + 1):
             self._num_ignored += 1
@@ -148,6 +152,7 @@ class RouterActor:
 
     async def prefill_starts(self, offer: Offer) -> None:
         """With push: have room reserved for KV while it is computed."""
+        await self._in_office.wait()
         request, source = offer.request, offer.source
         tracked = self._tracker.live.get(request.request_id)
         if tracked is None or tracked.cancelled or not self._is_at(request, source, Stage.PROMPT):
@@ -206,6 +211,7 @@ class RouterActor:
 
     async def handoff_failed(self, request_id: int, instance: int, reason: str) -> None:
         """A decode instance could not get the KV: prefill again."""
+        await self._in_office.wait()
         tracked = self._tracker.live.get(request_id)
         if tracked is None or tracked.stage is not Stage.OFFERED or tracked.instance != instance:
             self._num_ignored += 1
@@ -215,6 +221,7 @@ class RouterActor:
 
     async def lease_expired(self, request_id: int, source: int) -> None:
         """An instance has dropped KV that nobody asked for; whoever has taken it on will say so, if it is not there yet."""
+        await self._in_office.wait()
         tracked = self._tracker.live.get(request_id)
         if tracked is None or (tracked.stage, tracked.source, tracked.instance) != (Stage.OFFERED, source, -1):
             return
@@ -240,6 +247,7 @@ class RouterActor:
 
     async def report(self, report: Report, incarnation: int) -> None:
         """What has happened at an instance since it last said."""
+        await self._in_office.wait()
         index = report.load.index
         if incarnation != self._incarnations.get(index):
             self._num_ignored += 1
@@ -425,6 +433,7 @@ class RouterActor:
 
     async def serve(self, serving: Serving) -> None:
         """An instance is ready in a role."""
+        await self._in_office.wait()
         index = serving.instance
         if serving.epoch < self._incarnations.get(index, serving.epoch + 1):
             self._num_ignored += 1
@@ -531,6 +540,7 @@ class RouterActor:
             self._take_over(index, found, inventories)
         self._num_sent = len(self._ledger.ended) + len(self._tracker.live)
         self._demand.recall(self._ledger.records(), [tracked.request for tracked in self._tracker.live.values()])
+        self._in_office.set()
         self._calls.spawn(self._export_forever())
         return self._ledger.ended | set(self._tracker.live)
 
