@@ -51,9 +51,9 @@ def longest_gaps(result: RunResult, num_windows: int) -> tuple[FloatArray, Float
     longest = np.full(num_windows, -np.inf)
     for end_s, gap_s, _ in gaps_over_time(result):
         window = np.minimum((end_s / result.duration_s * num_windows).astype(np.int64), num_windows - 1)
-        order = np.lexsort((gap_s, window))
-        last = order[np.flatnonzero(np.diff(window[order], append=num_windows))]
-        longer = last[gap_s[last] > longest[window[last]]]
-        end_of[window[longer]], longest[window[longer]] = end_s[longer], gap_s[longer]
+        before = longest[window]
+        np.maximum.at(longest, window, gap_s)
+        record = np.flatnonzero((gap_s == longest[window]) & (gap_s > before))
+        end_of[window[record]] = end_s[record]
     seen = np.flatnonzero(longest >= 0)
     return end_of[seen], longest[seen]

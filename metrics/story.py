@@ -1,7 +1,7 @@
 """A run as a story to watch, moment by moment: what the live page and `baton view` show, and story.json holds."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -67,9 +67,14 @@ class Frame:
         return told | {
             "time_s": round(self.time_s, 3),
             "values": values,
-            "instances": [list(astuple(one)) for one in self.instances],
-            "flows": [list(astuple(one)) for one in self.flows],
+            "instances": [_values(one) for one in self.instances],
+            "flows": [_values(one) for one in self.flows],
         }
+
+
+def _values(one: InstanceFrame | Flow) -> list[Any]:
+    """What dataclasses.astuple gives, without the deep copies."""
+    return [getattr(one, name) for name in one.__slots__]
 
 
 @dataclass(slots=True)
