@@ -32,9 +32,9 @@ def test_it_is_readable(browser: Browser, reports: dict[str, str], report: str, 
     assert faults(browser) == {}
 
 
-def test_tables_can_be_copied(browser: Browser, reports: dict[str, str]) -> None:
+def test_tables_can_be_copied(browser: Browser, reports: dict[str, str], folder: Path) -> None:
     browser.open(reports["comparison"])
     browser.ask("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     browser.ask("document.querySelectorAll('.copy')[1].click()")
-    assert browser.wait_for("window.copied") == "\trun0\tother0\nplanner.policy\tload\tstatic\n"
+    assert browser.wait_for("window.copied") == f"\t{folder.name}\tother0\nplanner.policy\tload\tstatic\n"
     assert browser.ask("document.querySelectorAll('.copy')[1].textContent") == "copied"
