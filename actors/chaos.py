@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -51,7 +52,9 @@ class Chaos:
         elif fault.kind == "kill-node":
             await self._kill_node(fault, supervisor)
         elif fault.kind == "stale":
-            await self._send_stale(fault, supervisor)
+            async with supervisor.steady():
+                with suppress(ray.exceptions.RayActorError):  # somebody has died besides
+                    await self._send_stale(fault, supervisor)
         elif fault.kind == "change-role":
             await self._change_role(fault, supervisor)
         elif fault.kind == "cancel":
@@ -149,10 +152,7 @@ class Chaos:
         ghost.status = Status.HANDOFF
         offer = Offer(ghost, 0, -1)
         for index, instance in list(supervisor.instances.items()):
-            try:
-                load: LoadView = await instance.load.remote()
-            except ray.exceptions.RayActorError:
-                continue
+            load: LoadView = await instance.load.remote()
             for epoch, term in ((load.epoch - 1, supervisor.term), (load.epoch, supervisor.term - 1)):
                 if not await instance.submit.remote([ghost], epoch, term):
                     raise InvariantError(f"instance-{index} took a prompt for epoch {epoch} from term {term}")

@@ -214,6 +214,10 @@ class Supervisor:
         except ray.exceptions.RayActorError:
             return None
 
+    def steady(self) -> asyncio.Lock:
+        """While it is held, nobody is replaced."""
+        return self._lock
+
     async def settle(self) -> None:
         """Wait until nobody is being replaced."""
         async with self._lock:
