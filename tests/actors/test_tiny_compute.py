@@ -68,7 +68,7 @@ def test_in_chunks_and_after_preemption(ray_address: str) -> None:
         "model": "llama-3-8b",
         "tp": 1,
         "gpu.memory_bytes": 17.9e9,
-        "instances": {"prefill": 0, "decode": 0, "mixed": 2},
+        "instances": {"prefill": 0, "decode": 0, "mixed": 1},
         "engine.policy": "chunked_prefill",
         "engine.token_budget": 48,
         "engine.admission": "preempt_recompute",
