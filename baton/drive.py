@@ -47,8 +47,6 @@ def replay(scenario: Scenario, *, address: str | None = None, out: str | Path | 
             trace,
             too_long,
             address=address,
-            on_start=lambda _: None,
-            watch=lambda _: None,
             tools=tools_of(scenario),
         ).result()
     result.notices[:0] = notices
@@ -56,8 +54,10 @@ def replay(scenario: Scenario, *, address: str | None = None, out: str | Path | 
 
 
 def _finish(scenario: Scenario, result: RunResult, out: str | Path | None) -> Run:
-    summary = summarize(result, scenario.slo)
-    if out is not None:
-        write_run(out, result, scenario.slo, dump_scenario(scenario))
+    curves = Curves.of(result)
+    if out is None:
+        summary = summarize(result, scenario.slo)
+    else:
+        summary = write_run(out, result, scenario.slo, dump_scenario(scenario), curves=curves)
     rows = [orjson.loads(line) for chunk in request_lines(result.records, scenario.slo) for line in chunk.splitlines()]
-    return Run(scenario.name, summary, rows, Curves.of(result))
+    return Run(scenario.name, summary, rows, curves)

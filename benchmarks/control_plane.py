@@ -20,7 +20,7 @@ CHUNKS = 62
 def run(name: str, changes: dict[str, Any]) -> RunResult:
     scenario = load_scenario(name, {"live.metrics_port": 0, "planner.policy": "static", **changes})
     trace, too_long, _ = requests_of(scenario)
-    return replay(scenario, trace, too_long, address=None, on_start=lambda _: None, watch=lambda _: None)
+    return replay(scenario, trace, too_long, address=None)
 
 
 def steps(instances: int, steps_per_s: float, duration_s: float) -> dict[str, Any]:

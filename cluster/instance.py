@@ -510,6 +510,7 @@ class Instance:
         scheduler, state = self.scheduler, self.state
         step = self.in_flight[0] if self.in_flight else None
         decoding = [one for batch in self.batches for one in batch.members.values()]
+        context = sum(batch.context for batch in self.batches)
         started = sum(r.target - r.computed for batch in self.batches for r in batch.prefilling)
         return LoadView(
             now_s=now,
@@ -524,8 +525,8 @@ class Instance:
             oldest_wait_s=now - scheduler.waiting[0].times[Status.QUEUED] if scheduler.waiting else 0.0,
             num_prefilling=sum(len(batch.prefilling) for batch in self.batches),
             num_decoding=sum(batch.size for batch in self.batches),
-            context_tokens=sum(batch.context for batch in self.batches),
-            generated_tokens=sum(batch.context for batch in self.batches) - sum(one.prompt_tokens for one in decoding),
+            context_tokens=context,
+            generated_tokens=context - sum(one.prompt_tokens for one in decoding),
             decoding_s=now - sum(one.first_token_s for one in decoding) / len(decoding) if decoding else 0.0,
             iteration_s=(step.end_s - step.start_s) / step.iterations if step else 0.0,
             num_ready=sum(len(batch.ready) for batch in self.batches),

@@ -13,6 +13,9 @@ from metrics.run import RunResult
 from metrics.samples import SAMPLE_FIELDS
 from metrics.stats import Sample
 
+TTFT, ITL = "Time to first token", "Inter-token latency"
+TPOT, E2E = "Time per output token", "End-to-end latency"
+"""Titles of distributions."""
 NUM_GAPS = 2_000
 """Windows of a run of which the longest gap is drawn."""
 
@@ -34,10 +37,10 @@ class Curves:
     @classmethod
     def of(cls, result: RunResult) -> "Curves":
         points = {
-            "Time to first token": cdf_points(Sample.of(ttft_s(result.records))),
-            "Inter-token latency": cdf_points(itl(result)),
-            "Time per output token": cdf_points(Sample.of(tpot_s(result.records))),
-            "End-to-end latency": cdf_points(Sample.of(e2e_s(result.records))),
+            TTFT: cdf_points(Sample.of(ttft_s(result.records))),
+            ITL: cdf_points(itl(result)),
+            TPOT: cdf_points(Sample.of(tpot_s(result.records))),
+            E2E: cdf_points(Sample.of(e2e_s(result.records))),
         }
         end_s, gap_s = longest_gaps(result, NUM_GAPS)
         sample_s, queued, decoding, used = _totals(result)

@@ -28,6 +28,7 @@ def write_run(
     slo: SloSpec,
     scenario_yaml: str,
     *,
+    curves: Curves | None = None,
     timeline: bool = True,
     report: bool = True,
 ) -> Summary:
@@ -38,7 +39,8 @@ def write_run(
     """
     check_folder(out_dir)
     summary = summarize(result, slo)
-    write_files(out_dir, run_files(result, slo, summary, scenario_yaml, timeline=timeline, report=report))
+    contents = run_files(result, slo, summary, scenario_yaml, curves=curves, timeline=timeline, report=report)
+    write_files(out_dir, contents)
     return summary
 
 
@@ -48,16 +50,21 @@ def run_files(
     summary: Summary,
     scenario_yaml: str,
     *,
+    curves: Curves | None = None,
     timeline: bool = True,
     report: bool = True,
 ) -> Contents:
-    """The contents of every file of a run. `report`: report.html, and what others are made from later."""
+    """The contents of every file of a run. `report`: report.html, and what others are made from later.
+
+    curves: those of `result`, where the caller has them already.
+    """
+    drawn = (curves or Curves.of(result)) if report else None
     return {
         "scenario.yaml": [scenario_yaml.encode()],
         REQUESTS: request_lines(result.records, slo),
         "timeline.json": [render_timeline(result)] if timeline else None,
-        "report.html": [render_report(result, slo, summary, scenario_yaml)] if report else None,
-        CURVES: [plain_curves(Curves.of(result))] if report else None,
+        "report.html": [render_report(result, slo, summary, drawn, scenario_yaml)] if drawn else None,
+        CURVES: [plain_curves(drawn)] if drawn else None,
         STORY: [orjson.dumps(story_of(result, slo).plain())] if report else None,
         SUMMARY: [to_json(summary)],
     }

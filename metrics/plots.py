@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from metrics.curves import E2E, ITL, TPOT, TTFT, Curves
 from metrics.facts import PARTS
 from metrics.figure import (
     BLUE,
@@ -25,7 +26,7 @@ from metrics.figure import (
     rounded,
 )
 from metrics.gaps import longest_gaps
-from metrics.latency import e2e_s, itl, tpot_s, ttft_s, ttst_parts_s
+from metrics.latency import ttst_parts_s
 from metrics.records import FloatArray
 from metrics.run import RunResult
 from metrics.samples import SAMPLE_FIELDS
@@ -48,8 +49,8 @@ _PHASE_PATTERNS = {"serving": "", "draining": "/", "switching": "x"}
 _MAX_LINES = 8
 
 
-def figures(result: RunResult, slo: SloSpec) -> dict[str, Figure]:
-    """Title and figure of every plot that has data."""
+def figures(result: RunResult, slo: SloSpec, curves: Curves) -> dict[str, Figure]:
+    """Title and figure of every plot that has data; curves: those of `result`."""
     records = result.records
     plots: dict[str, Figure | None] = {}
     if len(records):
@@ -65,16 +66,13 @@ def figures(result: RunResult, slo: SloSpec) -> dict[str, Figure]:
     plots["Token gaps over time"] = gap_figure([("longest", end_s, 1e3 * gap_s)], height=None)
     if len(records):
         plots["Where the second token waits"] = _parts(windows, windows.ttst_parts_s)
-    plots["KV transfer"] = _cdf(Sample.of(ttst_parts_s(records)["transfer"]), None)
-    plots["Inter-token latency"] = _cdf(itl(result), None)
-    plots["Time to first token"] = _cdf(Sample.of(ttft_s(records)), slo.ttft_ms)
-    plots["Time per output token"] = _cdf(Sample.of(tpot_s(records)), slo.tpot_ms)
-    plots["End-to-end latency"] = _cdf(Sample.of(e2e_s(records)), slo.e2e_ms)
+    plots["KV transfer"] = _cdf(cdf_points(Sample.of(ttst_parts_s(records)["transfer"])), None)
+    for title, target_ms in ((ITL, None), (TTFT, slo.ttft_ms), (TPOT, slo.tpot_ms), (E2E, slo.e2e_ms)):
+        plots[title] = _cdf(curves.cdfs_ms.get(title), target_ms)
     return {title: plot for title, plot in plots.items() if plot is not None}
 
 
-def _cdf(sample_s: Sample, target_ms: float | None) -> Figure | None:
-    points = cdf_points(sample_s)
+def _cdf(points: FloatArray | None, target_ms: float | None) -> Figure | None:
     return None if points is None else cdfs([("", points)], target_ms=target_ms)
 
 

@@ -2,6 +2,7 @@
 
 from html import escape
 
+from metrics.curves import Curves
 from metrics.facts import (
     LATENCY_COLUMNS,
     ROLE_CHANGE_COLUMNS,
@@ -24,9 +25,9 @@ DEFINITIONS = (
 )
 
 
-def render_report(result: RunResult, slo: SloSpec, summary: Summary, scenario_yaml: str) -> bytes:
+def render_report(result: RunResult, slo: SloSpec, summary: Summary, curves: Curves, scenario_yaml: str) -> bytes:
     """The page as UTF-8; it loads nothing."""
-    figure_of = figures(result, slo)
+    figure_of = figures(result, slo, curves)
     rows = "".join(f"<tr><th>{escape(label)}</th><td>{escape(text)}</td></tr>" for label, text in facts(summary))
     body = (
         f'<div class="tiles">{_tiles(summary)}</div>\n'

@@ -59,12 +59,13 @@ def run_variant(variant: Variant, *, keep_files: bool) -> Outcome:
     except (UserError, StalledError) as error:
         return Outcome(name=name, settings=settings, error=str(error))
     summary = summarize(result, scenario.slo)
-    contents = run_files(result, scenario.slo, summary, dump_scenario(scenario)) if keep_files else {}
+    curves = Curves.of(result)
+    contents = run_files(result, scenario.slo, summary, dump_scenario(scenario), curves=curves) if keep_files else {}
     return Outcome(
         name=name,
         settings=settings,
         summary=summary,
-        curves=Curves.of(result),
+        curves=curves,
         files={file: b"".join(chunks) for file, chunks in contents.items() if chunks is not None},
     )
 

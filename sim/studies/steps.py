@@ -8,9 +8,6 @@ from cluster.link import LinkSpec
 from cluster.model import ModelSpec
 from scenario.loading import load_spec
 
-BARE = LinkSpec(name="ideal", bandwidth_bytes_s=1e18, alpha_s=0.0)
-"""Between GPUs: tensor parallelism without communication."""
-
 
 @dataclass(frozen=True, slots=True)
 class Steps:

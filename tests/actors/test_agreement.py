@@ -66,8 +66,6 @@ def test_latencies(ray_address: str, case: str) -> None:
         trace,
         too_long,
         address=ray_address,
-        on_start=lambda _: None,
-        watch=lambda _: None,
         tools=tools_of(scenario),
     )
     if max(live.live["lateness_ms"]["p99"], live.live["send_lag_ms"]["p99"]) > 12.0:

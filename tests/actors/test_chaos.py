@@ -1,6 +1,5 @@
 """Every fault, live: nothing is lost, nobody is answered twice, and what died comes back."""
 
-import numpy as np
 import pytest
 
 from actors.chaos import Chaos
@@ -11,6 +10,7 @@ from metrics.records import Column
 from metrics.run import RunResult
 from scenario.loading import load_scenario
 from scenario.requests import requests_of
+from tests.actors.nothing_lost import check_nothing_lost
 
 pytestmark = pytest.mark.ray
 
@@ -37,23 +37,8 @@ def disturbed(ray_address: str, faults: list[Fault], duration_s: float, silence_
         trace,
         too_long,
         address=ray_address,
-        on_start=lambda _: None,
-        watch=lambda _: None,
         disturb=Chaos(faults).run,
     )
-
-
-def check_nothing_lost(result: RunResult, *, cancelled: int = 0) -> None:
-    """Every request ended exactly once, with all its tokens unless its client left."""
-    records = result.records
-    assert records[:, Column.REQUEST_ID].tolist() == list(range(result.num_requests))
-    status = records[:, Column.STATUS]
-    finished = status == Status.FINISHED
-    assert (status == Status.ABORTED).sum() == cancelled == len(records) - finished.sum()
-    assert (records[finished, Column.GENERATED_TOKENS] == records[finished, Column.OUTPUT_TOKENS]).all()
-    order = (Column.ARRIVAL_S, Column.FIRST_TOKEN_S, Column.SECOND_TOKEN_S, Column.FINISHED_S)
-    long = finished & (records[:, Column.OUTPUT_TOKENS] > 1)
-    assert (np.diff(records[long][:, order], axis=1) >= 0).all()
 
 
 @pytest.fixture(scope="module")

@@ -41,8 +41,6 @@ def test_a_policy_that_simulates(ray_address: str) -> None:
         trace,
         too_long,
         address=ray_address,
-        on_start=lambda _: None,
-        watch=lambda _: None,
         tools=tools_of(scenario),
     )
     assert result.records[:, Column.REQUEST_ID].tolist() == list(range(result.num_requests))

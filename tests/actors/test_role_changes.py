@@ -6,12 +6,12 @@ import pytest
 from actors.chaos import Chaos
 from actors.faults import Fault
 from actors.replay import replay
-from cluster.request import Status
 from metrics.latency import itl
 from metrics.records import Column
 from metrics.run import RunResult
 from scenario.loading import load_scenario
 from scenario.requests import requests_of
+from tests.actors.nothing_lost import check_nothing_lost
 
 pytestmark = pytest.mark.ray
 
@@ -42,8 +42,6 @@ def disturbed(ray_address: str, faults: list[Fault]) -> RunResult:
         trace,
         too_long,
         address=ray_address,
-        on_start=lambda _: None,
-        watch=lambda _: None,
         disturb=Chaos(faults).run,
     )
 
@@ -51,13 +49,6 @@ def disturbed(ray_address: str, faults: list[Fault]) -> RunResult:
 @pytest.fixture(scope="module")
 def run(ray_address: str) -> RunResult:
     return disturbed(ray_address, [Fault("change-role", 1.0 + 0.5 * number) for number in range(NUM_CHANGES)])
-
-
-def check_nothing_lost(result: RunResult) -> None:
-    records = result.records
-    assert records[:, Column.REQUEST_ID].tolist() == list(range(result.num_requests))
-    assert (records[:, Column.STATUS] == Status.FINISHED).all()
-    assert (records[:, Column.GENERATED_TOKENS] == records[:, Column.OUTPUT_TOKENS]).all()
 
 
 def test_nothing_is_lost(run: RunResult) -> None:

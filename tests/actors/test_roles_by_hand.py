@@ -68,8 +68,6 @@ def test_roles_by_hand(ray_address: str, capsys: pytest.CaptureFixture[str]) -> 
         trace,
         too_long,
         address=ray_address,
-        on_start=lambda _: None,
-        watch=lambda _: None,
         disturb=operate,
     )
     _, refused, shown, split, released = printed

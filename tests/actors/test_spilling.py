@@ -35,7 +35,7 @@ def test_nothing_spills(ray_address: str) -> None:
 
     scenario = load_scenario("demo", SCENARIO)
     trace, too_long, _ = requests_of(scenario)
-    result = replay(scenario, trace, too_long, address=ray_address, on_start=lambda _: None, watch=lambda _: None)
+    result = replay(scenario, trace, too_long, address=ray_address)
     assert (result.records[:, Column.STATUS] == Status.FINISHED).all()
     assert result.live["kv_real_bytes"] == result.kv_bytes_moved > 3 * STORE_BYTES
     assert result.live["kv_payloads_refused"] == 0

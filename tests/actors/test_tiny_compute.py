@@ -39,8 +39,6 @@ def computed(ray_address: str, faults: list[Fault], **changes: object) -> RunRes
         trace,
         too_long,
         address=ray_address,
-        on_start=lambda _: None,
-        watch=lambda _: None,
         disturb=Chaos(faults).run,
     )
     assert (result.records[:, Column.STATUS] == Status.FINISHED).all()

@@ -101,7 +101,6 @@ def test_replay_cancels_what_takes_too_long(ray_address: str, monkeypatch: pytes
         trace,
         too_long,
         address=ray_address,
-        on_start=lambda _: None,
         watch=watch,
         stopped=lambda: sent >= 5,
     )

@@ -6,6 +6,7 @@ import orjson
 import pytest
 from made_runs import COLOCATED, HANDED_OVER, REJECTED, records, run
 
+from metrics.curves import Curves
 from metrics.figure import MAX_POINTS
 from metrics.plots import figures
 from metrics.report import render_report
@@ -44,9 +45,13 @@ class Page(HTMLParser):
             self.texts.setdefault(self.open[-1], []).append(data)
 
 
+def plots_of(result):
+    return figures(result, SLO, Curves.of(result))
+
+
 def parse(result, slo=SLO, scenario_yaml="name: <x> & y\n"):
     page = Page()
-    page.feed(render_report(result, slo, summarize(result, slo), scenario_yaml).decode())
+    page.feed(render_report(result, slo, summarize(result, slo), Curves.of(result), scenario_yaml).decode())
     page.close()
     assert page.open == []
     return page
@@ -66,7 +71,7 @@ def test_every_figure_has_a_place():
     page = parse(RESULT)
     plots = next(orjson.loads(text) for text in page.texts["script"] if text.startswith("[{"))
     assert [name for name in page.ids if name.startswith("plot")] == [f"plot{index}" for index in range(len(plots))]
-    assert page.texts["h3"] == list(figures(RESULT, SLO))
+    assert page.texts["h3"] == list(plots_of(RESULT))
     assert len(plots) == 14
 
 
@@ -80,7 +85,7 @@ def test_a_run_with_little_to_show_has_a_report(table):
 def test_curves_have_few_points_and_the_right_ends():
     rng = np.random.default_rng(0)
     rows = [{**COLOCATED, "first_token_s": 2.0 + wait} for wait in rng.exponential(0.1, 5000)]
-    plots = figures(run(records(*rows)), SLO)
+    plots = plots_of(run(records(*rows)))
     (curve,) = plots["Time to first token"]["data"]
     waits_ms = 1e3 * (np.array([row["first_token_s"] for row in rows]) - 2.0)
     assert len(curve["x"]) == len(curve["y"]) == MAX_POINTS
@@ -95,7 +100,7 @@ def test_samples_keep_their_peaks():
     samples = np.zeros((5000, 6))
     samples[:, 0] = np.arange(5000)
     samples[1234, 1] = 999
-    (line, _) = figures(run(records(COLOCATED), samples=[samples, samples[:1]]), SLO)["Queued prompt tokens"]["data"]
+    (line, _) = plots_of(run(records(COLOCATED), samples=[samples, samples[:1]]))["Queued prompt tokens"]["data"]
     assert len(line["y"]) == MAX_POINTS
     assert (max(line["y"]), line["x"][123]) == (999, 1230)
 
@@ -104,10 +109,10 @@ def test_many_instances_are_a_heat_map():
     samples = np.array([[1.0, 300, 2, 0, 50, 1]])
     names = [f"i{index}" for index in range(20)]
     result = run(records(COLOCATED), samples=[samples] * 20, instance_names=names, kv_capacity_tokens=[100] * 20)
-    (heat,) = figures(result, SLO)["KV in use"]["data"]
+    (heat,) = plots_of(result)["KV in use"]["data"]
     assert (heat["type"], heat["y"], heat["z"]) == ("heatmap", names, [[50.0]] * 20)
 
 
 def test_colours_are_those_of_okabe_and_ito():
-    colours = set(re.findall(r"#[0-9a-fA-F]{6}", orjson.dumps(figures(RESULT, SLO)).decode()))
+    colours = set(re.findall(r"#[0-9a-fA-F]{6}", orjson.dumps(plots_of(RESULT)).decode()))
     assert colours <= {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8c8c8c"}
