@@ -117,7 +117,7 @@ def _check_answers(address: str) -> None:
 def _no_cluster(address: str, reason: str) -> str:
     return (
         f"no Ray cluster answers at {address} ({reason}); start one with `ray start --head`, "
-        "or leave --address out to run on an embedded one"
+        "or replay without --address, which brings its own"
     )
 
 

@@ -19,7 +19,7 @@ STOP_TIMEOUT_S = 5.0
 class PageServer:
     """A context in which `url` answers with a page, and with the frames of a run that goes on, for those who follow it.
 
-    port: 0 for any that is free. Raises ConfigError when it is taken.
+    port: 0 for any that is free. Raises ConfigError when it is taken, or no port.
     """
 
     def __init__(self, page: Callable[[], bytes], frames: Sequence[Frame] = (), *, port: int = 0) -> None:
@@ -28,7 +28,7 @@ class PageServer:
         self._port = port
         self._over = False
         self._started = Event()
-        self._error: OSError | None = None
+        self._error: OSError | OverflowError | None = None
         self._thread = Thread(target=lambda: asyncio.run(self._serve()), name="page", daemon=True)
         self.url = ""
 
@@ -36,9 +36,8 @@ class PageServer:
         self._thread.start()
         self._started.wait()
         if self._error is not None:
-            raise ConfigError(
-                f"the page cannot be served at {HOST}:{self._port} ({self._error.strerror}); choose another port, or 0"
-            )
+            reason = self._error.strerror if isinstance(self._error, OSError) else self._error
+            raise ConfigError(f"the page cannot be served at {HOST}:{self._port} ({reason}); choose another port, or 0")
         return self
 
     def __exit__(
@@ -56,7 +55,7 @@ class PageServer:
         try:
             await web.TCPSite(runner, HOST, self._port).start()
             self.url = f"http://{HOST}:{runner.addresses[0][1]}/"
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             self._error = error
         self._started.set()
         while self._error is None and not self._over:

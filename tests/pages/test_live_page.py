@@ -116,6 +116,14 @@ def test_a_port_that_is_taken(server: PageServer) -> None:
         PageServer(lambda: b"", port=port).__enter__()
 
 
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_number_that_is_no_port(port: int) -> None:
+    with pytest.raises(
+        ConfigError, match=f"cannot be served at 127.0.0.1:{port} .*0-65535.*; choose another port, or 0"
+    ):
+        PageServer(lambda: b"", port=port).__enter__()
+
+
 class Onlooker:
     """A view that opens the page as soon as its address is told, before the run begins."""
 
