@@ -3,7 +3,8 @@
 from cluster.request import Request, Status
 from metrics.records import Column, FloatArray
 from metrics.slo import meets
-from planner.demand import Demand, DemandWindow
+from planner.demand import Demand
+from scenario.build import build_demand
 from scenario.spec import Scenario
 
 
@@ -12,7 +13,7 @@ class DemandBook:
 
     def __init__(self, scenario: Scenario) -> None:
         self._slo = scenario.slo
-        self._window = DemandWindow(scenario.planner.window_s, declares=scenario.engine.admission == "reserve_output")
+        self._window = build_demand(scenario)
 
     def arrive(self, request: Request) -> None:
         self._window.arrive(request.arrival_s, request.prompt_tokens, request.output_tokens)

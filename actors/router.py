@@ -426,7 +426,7 @@ class RouterActor:
         if view is None or view.num_offers:
             return False
         taken = max(view.kv_used_tokens, self._core.handoffs.booked.get(instance, 0))
-        if self._scenario.engine.admission == "reserve_output":
+        if self._scenario.engine.reserves_output:
             return taken + request.max_tokens <= view.kv_capacity_tokens
         growing = (view.num_decoding + view.num_incoming + 1) * self._scenario.engine.block_size
         return taken + request.prompt_tokens + request.generated + growing <= view.kv_capacity_tokens

@@ -47,7 +47,7 @@ class Instance:
         self.config = config
         self.cost = cost
         self.pipeline = pipeline
-        preempts = config.admission == "preempt_recompute"
+        preempts = not config.reserves_output
         block_size = config.block_size if preempts else 1
         self.memory = KvMemory(capacity, block_size=block_size)
         self.batches = [Batch(block_size=block_size) for _ in range(pipeline.depth if pipeline else 1)]

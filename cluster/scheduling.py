@@ -81,6 +81,11 @@ class EngineConfig:
             if getattr(self, field) < 1:
                 raise ConfigError(f"engine.{field} is {getattr(self, field)}; it must be at least 1")
 
+    @property
+    def reserves_output(self) -> bool:
+        """Whether admission counts outputs as declared, and so nobody has to be preempted."""
+        return self.admission == "reserve_output"
+
     def colocated_policy(self) -> BatchPolicy:
         """What a mixed instance follows."""
         default = DEFAULT_BUDGET if self.policy == "chunked_prefill" else inf

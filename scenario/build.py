@@ -12,6 +12,7 @@ from cluster.role import Role
 from cluster.router import Router
 from planner.arrow import ArrowRouter
 from planner.conditional import ConditionalRouter
+from planner.demand import DemandWindow
 from planner.engine import EngineModel
 from planner.history import Load, loads_of
 from planner.tools import Replan, Rollout, Targets, Tools
@@ -69,7 +70,7 @@ def kv_capacity(scenario: Scenario, role: Role) -> int:
     """
     hardware = scenario.hardware_of(role)
     tokens = kv_capacity_tokens(scenario.model, hardware.gpu, tp=hardware.tp, pp=hardware.pp)
-    if scenario.engine.admission == "preempt_recompute":
+    if not scenario.engine.reserves_output:
         tokens -= tokens % scenario.engine.block_size
     return tokens
 
@@ -114,7 +115,7 @@ def build_router(scenario: Scenario) -> Router:
 
     A planner policy that decides at each arrival brings its own.
     """
-    reserves_output, seed = scenario.engine.admission == "reserve_output", scenario.seed
+    reserves_output, seed = scenario.engine.reserves_output, scenario.seed
     if scenario.planner.policy == "arrow":
         return ArrowRouter(planner_tools(scenario), reserves_output=reserves_output, seed=seed)
     choices = {
@@ -127,6 +128,11 @@ def build_router(scenario: Scenario) -> Router:
             planner_tools(scenario), step_tokens=step_tokens, reserves_output=reserves_output, seed=seed, **choices
         )
     return Router(reserves_output=reserves_output, pairs=scenario.router.pairs, seed=seed, **choices)
+
+
+def build_demand(scenario: Scenario) -> DemandWindow:
+    """An empty window of what is asked for. Outputs count as declared where admission does so."""
+    return DemandWindow(scenario.planner.window_s, declares=scenario.engine.reserves_output)
 
 
 def planner_tools(scenario: Scenario, rollout: Rollout | None = None, replan: Replan | None = None) -> Tools:

@@ -37,7 +37,7 @@ def idle_settings(scenario: Scenario) -> Iterator[Idle]:
             yield Idle(f"planner.{section}", "planner.policy", scenario.planner.policy)
     if scenario.planner.policy == "arrow":
         yield Idle("router", "planner.policy", "arrow")
-    if scenario.engine.admission == "reserve_output":
+    if scenario.engine.reserves_output:
         yield Idle("engine.block_size", "engine.admission", "reserve_output")
     if scenario.live.compute == "tiny":
         yield Idle("live.kv_bytes_scale", "live.compute", "tiny")

@@ -32,11 +32,10 @@ from metrics.samples import SAMPLE_FIELDS, sample_of, until
 from metrics.slo import is_good
 from planner.arrow import ArrowRouter
 from planner.decision import How, RoleOrder
-from planner.demand import DemandWindow
 from planner.observation import Observation
 from planner.planner import Planner
 from planner.tools import Tools
-from scenario.build import build_instance, build_router, instance_names, planner_tools
+from scenario.build import build_demand, build_instance, build_router, instance_names, planner_tools
 from scenario.loading import to_plain
 from scenario.spec import Scenario
 from sim.handoffs import Handoffs
@@ -107,7 +106,7 @@ class Simulator:
         self._live: dict[int, Request] = {}
         self._last_s = 0.0
         """When anything last happened to a request or a role."""
-        self._demand = DemandWindow(scenario.planner.window_s, declares=scenario.engine.admission == "reserve_output")
+        self._demand = build_demand(scenario)
 
     # For whoever begins in the middle of things, or stops there: see sim.rollout.
 

@@ -27,7 +27,7 @@ def _seat_bound(scenario: Scenario, role: Role, requests: Trace) -> float:
     without context. By Little's law rate x mean of (p + o) (o - 1) x iteration is no more than the KV pool, and
     rate x mean of (o - 1) x iteration no more than the seats. Infinite where admission does not reserve the output.
     """
-    if role is Role.PREFILL or scenario.engine.admission != "reserve_output":
+    if role is Role.PREFILL or not scenario.engine.reserves_output:
         return inf
     iteration_s = build_cost(scenario, role).decode_run(1, 0).first_s
     later = np.maximum(requests.output_tokens - 1, 0).astype(np.float64)
