@@ -55,6 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit code: 0, 1 for a user's error, 3 for a stalled run, 4 for a failed worker, 130 when
     interrupted."""
     argv = sys.argv[1:] if argv is None else argv
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here uses
     arguments = build_parser(*argv[:1]).parse_args(argv)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

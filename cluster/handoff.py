@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 from cluster.errors import InvariantError
-from cluster.request import Request, Status
+from cluster.request import TRANSFER, Request
 
 
 class HandoffState(IntEnum):
@@ -18,13 +18,13 @@ class HandoffState(IntEnum):
     """Lost, corrupt, refused or cancelled; the request is retried or ends."""
 
 
-_H = HandoffState
+OFFERED, RESERVED, MOVING, DONE, _FAILED = HandoffState
 TRANSITIONS: dict[HandoffState, frozenset[HandoffState]] = {
-    _H.OFFERED: frozenset({_H.RESERVED, _H.FAILED}),
-    _H.RESERVED: frozenset({_H.MOVING, _H.FAILED}),
-    _H.MOVING: frozenset({_H.DONE, _H.FAILED}),
-    _H.DONE: frozenset(),
-    _H.FAILED: frozenset(),
+    OFFERED: frozenset({RESERVED, _FAILED}),
+    RESERVED: frozenset({MOVING, _FAILED}),
+    MOVING: frozenset({DONE, _FAILED}),
+    DONE: frozenset(),
+    _FAILED: frozenset(),
 }
 
 
@@ -42,7 +42,7 @@ class Handoff:
         self.target = target
         self.epoch = epoch
         self.num_bytes = num_bytes
-        self.state = HandoffState.OFFERED
+        self.state = OFFERED
 
     def enter(self, state: HandoffState) -> None:
         if state not in TRANSITIONS[self.state]:
@@ -53,6 +53,6 @@ class Handoff:
 
     def begin(self, now: float) -> None:
         """The prompt is computed and room is reserved: from now on the request waits for its KV to arrive."""
-        self.request.enter(Status.TRANSFER, now)
-        if self.state is not HandoffState.MOVING:
-            self.enter(HandoffState.MOVING)
+        self.request.enter(TRANSFER, now)
+        if self.state is not MOVING:
+            self.enter(MOVING)

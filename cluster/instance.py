@@ -11,11 +11,11 @@ from cluster.batch import Batch
 from cluster.cost import StepCost
 from cluster.errors import InvariantError
 from cluster.events import Aborted, Ejected, Event, Finished, FirstToken, PrefillDone, RoomReserved
-from cluster.handoff import Handoff, HandoffState
+from cluster.handoff import DONE, RESERVED, Handoff, HandoffState
 from cluster.kv_memory import KvMemory
 from cluster.load import LoadView
 from cluster.pipeline import Pipeline
-from cluster.request import Request, Status
+from cluster.request import DECODE, FINISHED, HANDOFF, QUEUED, READY, Request
 from cluster.role import Phase, Role, RoleState
 from cluster.scheduler import Scheduler
 from cluster.scheduling import PREFILL_ALONE, EngineConfig
@@ -88,7 +88,7 @@ class Instance:
         hands_over: whether its KV goes elsewhere to decode; None leaves that to the role.
         """
         request.hands_over = self.state.role is Role.PREFILL if hands_over is None else hands_over
-        request.enter(Status.QUEUED, now)
+        request.enter(QUEUED, now)
         request.prefill_instance = self.index
         self.scheduler.enqueue(request)
 
@@ -104,10 +104,10 @@ class Instance:
 
     def receive(self, handoff: Handoff, now: float) -> None:
         """The KV is here: the request waits for a seat in the batch."""
-        handoff.enter(HandoffState.DONE)
+        handoff.enter(DONE)
         request = handoff.request
         request.hands_over = False
-        request.enter(Status.READY, now)
+        request.enter(READY, now)
         self.num_incoming -= 1
         batches = self.batches
         batch = batches[0] if len(batches) == 1 else min(batches, key=lambda one: one.size + len(one.ready))
@@ -127,7 +127,7 @@ class Instance:
     def _reserve(self, handoff: Handoff) -> None:
         self.scheduler.admit(handoff.request, stays=True)
         self.num_incoming += 1
-        handoff.enter(HandoffState.RESERVED)
+        handoff.enter(RESERVED)
         handoff.request.decode_instance = self.index
 
     def _reserve_offers(self, events: list[Event], now: float) -> None:
@@ -300,7 +300,7 @@ class Instance:
             newcomers.clear()
         batch.last_token_s = now
         for request in batch.advance(step.iterations):
-            request.enter(Status.FINISHED, now)
+            request.enter(FINISHED, now)
             scheduler.release(request, request.prompt_tokens + request.generated - 1)
             events.append(Finished(request))
 
@@ -320,15 +320,15 @@ class Instance:
                 self.extra_gaps.append(now - request.last_token_s)
             request.last_token_s = now
             if request.generated == request.output_tokens:
-                request.enter(Status.FINISHED, now)
+                request.enter(FINISHED, now)
                 self.scheduler.release(request, request.target)
                 events.append(Finished(request))
             elif request.hands_over:
-                request.enter(Status.HANDOFF, now)
+                request.enter(HANDOFF, now)
                 self.outgoing.add(request.request_id)
                 events.append(PrefillDone(request))
             else:
-                request.enter(Status.DECODE, now)
+                request.enter(DECODE, now)
                 batch.join(request)
                 if request.generated == 1:
                     events.append(FirstToken(request))
@@ -426,7 +426,7 @@ class Instance:
         request.target = request.computed = request.prompt_tokens + request.generated - 1
         request.hands_over = True
         self.scheduler.stop_growth(request)
-        request.enter(Status.HANDOFF, batch.last_token_s)
+        request.enter(HANDOFF, batch.last_token_s)
         self.outgoing.add(request.request_id)
         events.append(Ejected(request))
 
@@ -435,13 +435,13 @@ class Instance:
         self.outgoing.remove(request.request_id)
         self.scheduler.start_growth(request)
         request.hands_over = False
-        request.enter(Status.READY, now)
+        request.enter(READY, now)
         min(self.batches, key=lambda one: one.size + len(one.ready)).ready.append(request)
 
     def adopt(self, request: Request) -> None:
         """Take a sequence whose KV is here by magic: how a copy of a cluster begins in the middle of things."""
         self.scheduler.admit(request, stays=True)
-        request.status = Status.READY
+        request.status = READY
         min(self.batches, key=lambda one: one.size + len(one.ready)).ready.append(request)
 
     # Role changes.
@@ -459,7 +459,7 @@ class Instance:
     def recall_prompts(self) -> list[Request]:
         """Give back prompts that have not started, to be computed elsewhere; who was preempted here stays."""
         scheduler = self.scheduler
-        recalled = [request for request in scheduler.waiting if request.status is Status.QUEUED]
+        recalled = [request for request in scheduler.waiting if request.status is QUEUED]
         for request in recalled:
             scheduler.withdraw(request)
         return recalled
@@ -468,10 +468,10 @@ class Instance:
     def drained(self) -> bool:
         """Whether a draining instance has finished all it had accepted and handed over all it owed."""
         return (
-            self.state.phase is Phase.DRAINING
+            not self.memory.used
             and not self.in_flight
             and not self.scheduler.waiting
-            and not self.memory.used
+            and self.state.phase is Phase.DRAINING
         )
 
     def commit_role(self, now: float) -> None:
@@ -522,7 +522,7 @@ class Instance:
             serving_since_s=state.since_s,
             num_waiting=len(scheduler.waiting),
             queued_tokens=scheduler.queued_tokens + started,
-            oldest_wait_s=now - scheduler.waiting[0].times[Status.QUEUED] if scheduler.waiting else 0.0,
+            oldest_wait_s=now - scheduler.waiting[0].times[QUEUED] if scheduler.waiting else 0.0,
             num_prefilling=sum(len(batch.prefilling) for batch in self.batches),
             num_decoding=sum(batch.size for batch in self.batches),
             context_tokens=context,

@@ -111,7 +111,7 @@ class Runner:
         for event in instance.complete(now):
             self._on_event(event, instance, now)
         self.plan(now)
-        if instance.state.phase is not Phase.SERVING:
+        if not in_flight:
             self._commit_if_drained(now)
 
     def begin_drain(self, role: Role, epoch: int, now: float) -> list[Handoff] | None:

@@ -5,7 +5,7 @@ from collections import deque
 from cluster.batch import Batch
 from cluster.errors import InvariantError
 from cluster.kv_memory import KvMemory
-from cluster.request import Request, Status
+from cluster.request import DECODE, PREEMPTED, PREFILL, Request
 from cluster.scheduling import BatchPolicy
 from cluster.step import Chunk
 
@@ -93,14 +93,14 @@ class Scheduler:
     @property
     def owes_room(self) -> bool:
         """Whether somebody who was preempted here waits to come back: they go before any handoff."""
-        return bool(self.waiting) and self.waiting[0].status is Status.PREEMPTED
+        return bool(self.waiting) and self.waiting[0].status is PREEMPTED
 
     def seat_ready(self, batch: Batch, now: float) -> None:
         """Let sequences whose KV is here join while there are seats."""
         ready = batch.ready
         while ready and batch.size + len(batch.prefilling) < self.max_batch:
             request = ready.popleft()
-            request.enter(Status.DECODE, now)
+            request.enter(DECODE, now)
             batch.join(request)
 
     def choose_chunks(self, batch: Batch, now: float) -> list[Chunk]:
@@ -132,7 +132,7 @@ class Scheduler:
             waiting.popleft()
             self.queued_tokens -= request.target
             self.admit(request, stays=stays)
-            request.enter(Status.PREFILL, now)
+            request.enter(PREFILL, now)
             batch.prefilling.append(request)
             chunks.append((request, tokens))
             left -= tokens
@@ -176,7 +176,7 @@ class Scheduler:
             self.evict(request, owner)
             request.num_preemptions += 1
             self.num_preemptions += 1
-            request.enter(Status.PREEMPTED, now)
+            request.enter(PREEMPTED, now)
             request.target = request.prompt_tokens + request.generated
             request.computed = 0
             self.waiting.appendleft(request)

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Iterator
+from struct import Struct
 from typing import NamedTuple
 
 from cluster.step import Step
@@ -23,6 +24,10 @@ class StepRow(NamedTuple):
     slope_s: float
 
 
+_pack = Struct(f"{len(StepRow._fields)}d").pack
+"""A row as bytes: much faster to append than nine numbers."""
+
+
 class StepLog:
     """Rows in one flat array of doubles."""
 
@@ -39,10 +44,12 @@ class StepLog:
             tokens = 0
             for chunk in step.chunks:
                 tokens += chunk[1]
-            self.values.extend((start, end, 1, step.decodes, continuing, tokens, last_token_s, end - start, 0.0))
+            self.values.frombytes(
+                _pack(start, end, 1, step.decodes, continuing, tokens, last_token_s, end - start, 0.0)
+            )
         elif step.iterations <= run.split:
-            self.values.extend(
-                (start, end, step.iterations, step.decodes, continuing, 0, last_token_s, run.first_s, run.slope_s)
+            self.values.frombytes(
+                _pack(start, end, step.iterations, step.decodes, continuing, 0, last_token_s, run.first_s, run.slope_s)
             )
         else:
             split = int(run.split)
@@ -50,10 +57,22 @@ class StepLog:
             late_first = run.late_first_s + split * run.late_slope_s
             size = step.decodes
             if split:
-                self.values.extend((start, middle, split, size, continuing, 0, last_token_s, run.first_s, run.slope_s))
+                self.values.frombytes(
+                    _pack(start, middle, split, size, continuing, 0, last_token_s, run.first_s, run.slope_s)
+                )
                 continuing, last_token_s = size, middle
-            self.values.extend(
-                (middle, end, step.iterations - split, size, continuing, 0, last_token_s, late_first, run.late_slope_s)
+            self.values.frombytes(
+                _pack(
+                    middle,
+                    end,
+                    step.iterations - split,
+                    size,
+                    continuing,
+                    0,
+                    last_token_s,
+                    late_first,
+                    run.late_slope_s,
+                )
             )
 
     def __len__(self) -> int:

@@ -35,10 +35,11 @@ class Curves:
     bars: Bars
 
     @classmethod
-    def of(cls, result: RunResult) -> "Curves":
+    def of(cls, result: RunResult, gaps: Sample | None = None) -> "Curves":
+        """gaps: metrics.latency.itl of `result`, where the caller has it already."""
         points = {
             TTFT: cdf_points(Sample.of(ttft_s(result.records))),
-            ITL: cdf_points(itl(result)),
+            ITL: cdf_points(gaps or itl(result)),
             TPOT: cdf_points(Sample.of(tpot_s(result.records))),
             E2E: cdf_points(Sample.of(e2e_s(result.records))),
         }

@@ -7,6 +7,7 @@ import orjson
 
 from cluster.errors import ConfigError
 from metrics.curves import Curves
+from metrics.latency import itl
 from metrics.report import render_report
 from metrics.request_lines import request_lines
 from metrics.run import RunResult
@@ -38,7 +39,10 @@ def write_run(
     removed where this run has none. Raises ConfigError for any other folder, and when it cannot be written.
     """
     check_folder(out_dir)
-    summary = summarize(result, slo)
+    gaps = itl(result)
+    summary = summarize(result, slo, gaps)
+    if report and curves is None:
+        curves = Curves.of(result, gaps)
     contents = run_files(result, slo, summary, scenario_yaml, curves=curves, timeline=timeline, report=report)
     write_files(out_dir, contents)
     return summary

@@ -81,9 +81,6 @@ def itl(result: RunResult) -> Sample:
     once = np.concatenate([second[~np.isnan(second)], np.array(result.extra_gaps_s, dtype=np.float64)])
     single = once, np.ones(len(once))
     pieces = [piece for logs in result.step_logs for log in logs for piece in _pieces(log)]
-    if len(pieces) <= 2 * len(result.step_logs):
-        gaps = [single, *map(_gaps_of, pieces)]
-        return Sample(lambda: gaps)
     return Sample(lambda: chain([single], map(_gaps_of, pieces)))
 
 

@@ -2,11 +2,12 @@
 
 from array import array
 from enum import IntEnum
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
 
-from cluster.request import Request, Status
+from cluster.request import DECODE, PREFILL, READY, TRANSFER, Request
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,6 +42,7 @@ class Column(IntEnum):
 
 
 WIDTH = len(Column)
+_pack = Struct(f"{WIDTH}d").pack
 
 
 class Records:
@@ -52,8 +54,8 @@ class Records:
     def add(self, request: Request) -> None:
         times = request.times
         status = request.status
-        self.values.extend(
-            (
+        self.values.frombytes(
+            _pack(
                 request.request_id,
                 status,
                 request.arrival_s,
@@ -62,11 +64,11 @@ class Records:
                 request.generated,
                 request.prefill_instance,
                 request.decode_instance,
-                times[Status.PREFILL],
+                times[PREFILL],
                 request.first_token_s,
-                times[Status.TRANSFER],
-                times[Status.READY],
-                times[Status.DECODE],
+                times[TRANSFER],
+                times[READY],
+                times[DECODE],
                 request.second_token_s,
                 times[status],
                 request.num_preemptions,

@@ -2,8 +2,10 @@
 
 from bisect import bisect_right
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cluster.role import Phase
 from metrics.records import Column, FloatArray
@@ -22,8 +24,8 @@ _NOW, _QUEUED, _WAITING, _DECODING, _KV_USED = (
 def story_of(result: RunResult, slo: SloSpec) -> Story:
     """Everything from result; of the planner's words, those of the last tick before each frame."""
     scenario = result.scenario
-    handoffs = _handoffs(result.records)
-    tokens = float(handoffs[:, 3].sum())
+    handoffs = _Handoffs.of(result.records)
+    tokens = int(handoffs.moves[:, 2].sum())
     kv_bytes_per_token = result.kv_bytes_moved / tokens if tokens else 0.0
     return Story(
         name=str(scenario.get("name")),
@@ -39,7 +41,7 @@ def story_of(result: RunResult, slo: SloSpec) -> Story:
     )
 
 
-def _frames(result: RunResult, slo: SloSpec, handoffs: FloatArray, kv_bytes_per_token: float) -> list[Frame]:
+def _frames(result: RunResult, slo: SloSpec, handoffs: "_Handoffs", kv_bytes_per_token: float) -> list[Frame]:
     end_s = result.duration_s
     spacing_s = float(result.scenario.get("sample_interval_s", 1.0))
     times = np.linspace(0.0, end_s, min(MAX_FRAMES, max(1, ceil(end_s / spacing_s))) + 1)
@@ -54,14 +56,14 @@ def _frames(result: RunResult, slo: SloSpec, handoffs: FloatArray, kv_bytes_per_
     for now in times.tolist():
         sent_before, num_sent = np.searchsorted(sent_s, (now - window_s, now), side="right").tolist()
         ended_before, num_ended = np.searchsorted(ended_s, (now - window_s, now), side="right").tolist()
-        moved_before, new, num_moved = np.searchsorted(handoffs[:, 0], (now - window_s, before, now), side="right")
+        moved_before, new, num_moved = np.searchsorted(handoffs.there_s, (now - window_s, before, now), side="right")
         instances = [track.at(now) for track in tracks]
         said = bisect_right(word_s, now)
         window = recent(
             records[ended_before:num_ended],
             slo,
             num_sent=num_sent - sent_before,
-            kv_bytes=kv_bytes_per_token * float(handoffs[moved_before:num_moved, 3].sum()),
+            kv_bytes=kv_bytes_per_token * int(handoffs.moves[moved_before:num_moved, 2].sum()),
             window_s=min(window_s, now) or window_s,
         )
         frame = Frame(
@@ -71,7 +73,7 @@ def _frames(result: RunResult, slo: SloSpec, handoffs: FloatArray, kv_bytes_per_
             num_good=int(num_good[num_ended]),
             values=window | by_role(instances),
             instances=instances,
-            flows=flows_of((int(a), int(b), int(c)) for a, b, c in handoffs[new:num_moved, 1:].tolist()),
+            flows=flows_of(handoffs.moves[new:num_moved].tolist()),
             events=[
                 change_in_words(one, result.instance_names)
                 for one in result.role_changes
@@ -84,11 +86,18 @@ def _frames(result: RunResult, slo: SloSpec, handoffs: FloatArray, kv_bytes_per_
     return frames
 
 
-def _handoffs(records: FloatArray) -> FloatArray:
-    """(when the KV was there, source, destination, tokens), in order of time."""
-    moved = records[~np.isnan(records[:, Column.KV_ARRIVED_S]) & (records[:, Column.DECODE_INSTANCE] >= 0)]
-    columns = (Column.KV_ARRIVED_S, Column.PREFILL_INSTANCE, Column.DECODE_INSTANCE, Column.PROMPT_TOKENS)
-    return moved[np.argsort(moved[:, Column.KV_ARRIVED_S], kind="stable")][:, columns]
+class _Handoffs(NamedTuple):
+    """In order of time: when the KV was there, and rows of source, destination and tokens."""
+
+    there_s: FloatArray
+    moves: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: FloatArray) -> "_Handoffs":
+        moved = records[~np.isnan(records[:, Column.KV_ARRIVED_S]) & (records[:, Column.DECODE_INSTANCE] >= 0)]
+        moved = moved[np.argsort(moved[:, Column.KV_ARRIVED_S], kind="stable")]
+        columns = (Column.PREFILL_INSTANCE, Column.DECODE_INSTANCE, Column.PROMPT_TOKENS)
+        return cls(moved[:, Column.KV_ARRIVED_S], moved[:, columns].astype(np.int64))
 
 
 class _Track:

@@ -142,7 +142,7 @@ def by_role(instances: Sequence[InstanceFrame]) -> dict[str, float | None]:
     return values
 
 
-def flows_of(handoffs: Iterable[tuple[int, int, int]]) -> list[Flow]:
+def flows_of(handoffs: Iterable[Sequence[int]]) -> list[Flow]:
     """Handoffs, as (source, destination, tokens), pair by pair."""
     sums: dict[tuple[int, int], tuple[int, int]] = {}
     for source, destination, tokens in handoffs:

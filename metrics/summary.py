@@ -16,7 +16,7 @@ from metrics.records import Column, FloatArray
 from metrics.run import RoleChange, RunResult
 from metrics.samples import SAMPLE_FIELDS
 from metrics.slo import SloSpec, meets
-from metrics.stats import Stats, milliseconds
+from metrics.stats import Sample, Stats, milliseconds
 from metrics.utilisation import busy_s
 
 SCHEMA = "baton.summary/1"
@@ -26,8 +26,10 @@ Summary = dict[str, Any]
 _KV_USED = SAMPLE_FIELDS.index("kv_used_tokens")
 
 
-def summarize(result: RunResult, slo: SloSpec) -> Summary:
+def summarize(result: RunResult, slo: SloSpec, gaps: Sample | None = None) -> Summary:
     """Statistics of a run, JSON-able; what has no sample is None.
+
+    gaps: metrics.latency.itl of `result`, where the caller has it already.
 
     Latencies are in milliseconds. Rates are per second of `duration_s` and count finished requests (good
     ones for goodput). Attainment is the share of good requests among all that were sent, the lost included.
@@ -46,7 +48,7 @@ def summarize(result: RunResult, slo: SloSpec) -> Summary:
     latencies = {
         "ttft": Stats.of(ttft_s(records) * 1e3),
         "tpot": Stats.of(tpot_s(records) * 1e3),
-        "itl": milliseconds(itl(result).stats()),
+        "itl": milliseconds((gaps or itl(result)).stats()),
         "e2e": Stats.of(e2e_s(records) * 1e3),
         "ttst": Stats.of(ttst_s(records) * 1e3),
         "max_itl": Stats.of(max_gap_per_request(result) * 1e3),

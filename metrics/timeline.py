@@ -79,17 +79,20 @@ def _steps(log: FloatArray, instance: int, thread: int) -> Iterator[Event]:
 
 
 def _counters(samples: FloatArray, kv_capacity_tokens: int, instance: int) -> Iterator[Event]:
+    """Where a counter changes: until then it is drawn as it was."""
     now_s, queued, waiting, decoding, used, _ = samples[:: max(1, len(samples) // _MAX_SAMPLES)].T
     process = _track(instance)["pid"]
-    counts = np.stack([queued, waiting, decoding]).astype(np.int64).tolist()
-    times, kv_use = (np.rint(now_s * 1e9) / 1e3).tolist(), np.round(100 * used / kv_capacity_tokens, 2).tolist()
-    for at, tokens, in_line, in_batch, share in zip(times, *counts, kv_use, strict=True):
-        for name, series in (
-            ("queued tokens", {"tokens": tokens}),
-            ("requests", {"waiting": in_line, "decoding": in_batch}),
-            ("KV use %", {"used": share}),
-        ):
-            yield {"name": name, "ph": "C", "pid": process, "ts": at, "args": series}
+    ts = np.rint(now_s * 1e9) / 1e3
+    for name, series in (
+        ("queued tokens", {"tokens": queued.astype(np.int64)}),
+        ("requests", {"waiting": waiting.astype(np.int64), "decoding": decoding.astype(np.int64)}),
+        ("KV use %", {"used": np.round(100 * used / kv_capacity_tokens, 2)}),
+    ):
+        changes = np.any([np.diff(values, prepend=-1) for values in series.values()], axis=0)
+        columns = [values[changes].tolist() for values in series.values()]
+        for at, *now in zip(ts[changes].tolist(), *columns, strict=True):
+            args = dict(zip(series, now, strict=True))
+            yield {"name": name, "ph": "C", "pid": process, "ts": at, "args": args}
 
 
 def _role_spans(result: RunResult) -> Iterator[Event]:

@@ -9,6 +9,7 @@ from cluster.errors import ConfigError, StalledError, UserError
 from metrics.comparison import Outcome
 from metrics.curves import Curves
 from metrics.files import run_files
+from metrics.latency import itl
 from metrics.summary import summarize
 from scenario.catalog import is_path, locate
 from scenario.loading import dump_scenario, load_scenario
@@ -58,8 +59,9 @@ def run_variant(variant: Variant, *, keep_files: bool) -> Outcome:
         result = run_scenario(scenario)
     except (UserError, StalledError) as error:
         return Outcome(name=name, settings=settings, error=str(error))
-    summary = summarize(result, scenario.slo)
-    curves = Curves.of(result)
+    gaps = itl(result)
+    summary = summarize(result, scenario.slo, gaps)
+    curves = Curves.of(result, gaps)
     contents = run_files(result, scenario.slo, summary, dump_scenario(scenario), curves=curves) if keep_files else {}
     return Outcome(
         name=name,

@@ -5,9 +5,9 @@ from functools import partial
 
 from cluster.agenda import Agenda
 from cluster.fabric import Fabric, Flow
-from cluster.handoff import Handoff, HandoffState
+from cluster.handoff import MOVING, RESERVED, Handoff, HandoffState
 from cluster.link import LinkSpec
-from cluster.request import Request, Status
+from cluster.request import HANDOFF, Request
 from cluster.router import Router
 from cluster.runner import Runner
 from scenario.build import Placement
@@ -48,8 +48,8 @@ class Handoffs:
         if handoff is None:
             return
         self._pushed[request.request_id] = handoff
-        if self._layerwise and handoff.state is HandoffState.RESERVED:
-            handoff.enter(HandoffState.MOVING)
+        if self._layerwise and handoff.state is RESERVED:
+            handoff.enter(MOVING)
             self._held_back[request.request_id] = self._fabric.start_layerwise(
                 handoff,
                 self._link_of(handoff),
@@ -69,16 +69,16 @@ class Handoffs:
             handoff = self._offer(request, now)
         if handoff is None:
             self._homeless.append(request)
-        elif handoff.state is HandoffState.MOVING:
+        elif handoff.state is MOVING:
             handoff.begin(now)
             flow = self._held_back.pop(request.request_id)
             self._fabric.finish_prefill(flow, self._last_layer_bytes(handoff), now)
-        elif handoff.state is HandoffState.RESERVED:
+        elif handoff.state is RESERVED:
             self._start(handoff, now)
 
     def room_reserved(self, handoff: Handoff, now: float) -> None:
         """A handoff that was in line has room; it starts if its KV is ready."""
-        if handoff.request.status is Status.HANDOFF:
+        if handoff.request.status is HANDOFF:
             self._start(handoff, now)
 
     def turned_away(self, handoff: Handoff, now: float) -> None:

@@ -1,4 +1,5 @@
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -41,12 +42,19 @@ def test_roles_are_slices_and_role_changes_instants():
     assert change["args"] == {"reason": "KV <full>", "drained_s": 5.0, "served_s": 5.5}
 
 
-def test_counters():
-    first = [one for one in events(render_timeline(RESULT), "C") if one["pid"] == 1][:3]
-    assert [(one["name"], one["ts"], one["args"]) for one in first] == [
-        ("queued tokens", 1e6, {"tokens": 300}),
-        ("requests", 1e6, {"waiting": 2, "decoding": 0}),
-        ("KV use %", 1e6, {"used": 50.0}),
+def test_counters_have_an_event_where_they_change():
+    samples = np.array(
+        [[1.0, 300, 2, 0, 50, 0], [2.0, 300, 1, 1, 50, 0], [3.0, 300, 1, 1, 50, 0], [4.0, 0, 0, 1, 60, 0]]
+    )
+    trace = render_timeline(replace(RESULT, samples=[samples, samples[:0]], kv_capacity_tokens=[100, 100]))
+    assert [(one["pid"], one["name"], one["ts"], one["args"]) for one in events(trace, "C")] == [
+        (1, "queued tokens", 1e6, {"tokens": 300}),
+        (1, "queued tokens", 4e6, {"tokens": 0}),
+        (1, "requests", 1e6, {"waiting": 2, "decoding": 0}),
+        (1, "requests", 2e6, {"waiting": 1, "decoding": 1}),
+        (1, "requests", 4e6, {"waiting": 0, "decoding": 1}),
+        (1, "KV use %", 1e6, {"used": 50.0}),
+        (1, "KV use %", 4e6, {"used": 60.0}),
     ]
 
 
