@@ -23,6 +23,7 @@ from actors.calls import Calls
 from actors.clock import Clock
 from actors.intake import Intake
 from actors.kv_store import KvPayload, KvStore
+from actors.kv_wire import Endpoint, KvServer, KvWire
 from actors.leases import Leases
 from actors.messages import Farewell, Inventory, Leftover, Offer, Serving
 from actors.outbox import Outbox
@@ -89,9 +90,10 @@ class InstanceActor:
         )
         self._engine = build_engine(scenario)
         self._store = KvStore(self._engine.layout)
+        self._calls = Calls()
+        self._server = KvServer(self._store, self._calls)
         self._leases = Leases(scenario.live.kv_lease_s, time.monotonic)
         self._metrics = MetricStore()
-        self._calls = Calls()
         self._intake = Intake(
             scenario,
             index,
@@ -130,7 +132,9 @@ class InstanceActor:
         """Join the run: from now on work may arrive."""
         self._clock, self._router, self._exporter, self._term = clock, router, exporter, term
         self._peers.update(peers)
-        self._intake.start(clock, self._catch_up, self._peers)
+        over_tcp = self._scenario.live.kv_between_nodes == "tcp"
+        wire = KvWire(self._store, self._calls, await self.node_id()) if over_tcp else None
+        self._intake.start(clock, self._catch_up, self._peers, wire)
         interval = self._scenario.sample_interval_s
         self._agenda.now = max(0.0, clock.now())
         self._agenda.at((self._agenda.now // interval + 1) * interval, SAMPLE, self._sample, None)
@@ -246,6 +250,11 @@ class InstanceActor:
         """Some layers of waiting KV. The caller owns the object; the original stays here until `release`."""
         payload = await asyncio.wrap_future(self._store.sealed(request_id, layers))
         return self._store.spoiled(payload)
+
+    async def kv_endpoint(self) -> Endpoint:
+        """Where to pull from over TCP: a port at the address that Ray has for this node."""
+        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return self._server.endpoint(await self.node_id(), host)
 
     async def renew(self, request_ids: list[int]) -> None:
         """Somebody still wants this KV."""

@@ -13,6 +13,7 @@ from actors.byte_budget import ByteBudget
 from actors.calls import Calls
 from actors.clock import Clock
 from actors.kv_store import KvStore
+from actors.kv_wire import KvWire
 from actors.messages import Offer, TransferTimes
 from cluster.agenda import Agenda
 from cluster.errors import TransferFailed
@@ -82,9 +83,14 @@ class Intake:
         self.transfers: list[TransferTimes] = []
         self.num_refused = 0
 
-    def start(self, clock: Clock, catch_up: Callable[[], float], peers: dict[int, Any]) -> None:
-        """`catch_up` does what is due and returns now; `peers` are handles by index, kept up to date by the owner."""
-        self._clock, self._catch_up, self._peers = clock, catch_up, peers
+    def start(
+        self, clock: Clock, catch_up: Callable[[], float], peers: dict[int, Any], wire: KvWire | None = None
+    ) -> None:
+        """`catch_up` does what is due and returns now; `peers` are handles by index, kept up to date by the owner.
+
+        wire: brings KV from other nodes, instead of the object store.
+        """
+        self._clock, self._catch_up, self._peers, self._wire = clock, catch_up, peers, wire
         self._budget = ByteBudget(self._budget_bytes)
 
     def groups(self, request: Request) -> list[Layers]:
@@ -156,6 +162,8 @@ class Intake:
 
     def source_lost(self, source: int) -> None:
         """An instance has died: what was coming from it will not come."""
+        if self._wire is not None:
+            self._wire.forget(source)
         for arrival in [one for one in self._arrivals.values() if one.offer.source == source]:
             self._lose(arrival, f"instance {source} died")
 
@@ -210,10 +218,7 @@ class Intake:
         for attempt in range(1, PULL_ATTEMPTS + 1):
             try:
                 async with self._budget.take(num_bytes):
-                    answer = self._calls.ask(self._peers[offer.source].pull, request_id, layers)
-                    payload = await asyncio.wait_for(answer, PULL_TIMEOUT_S)
-                    await asyncio.to_thread(self._store.keep, request_id, offer.source_epoch, layers, payload)
-                    del payload
+                    await asyncio.wait_for(self._fetch(offer, layers), PULL_TIMEOUT_S)
                 return
             except (TransferFailed, ray.exceptions.RayError, TimeoutError) as error:
                 if self._is_wanted(arrival):
@@ -226,6 +231,16 @@ class Intake:
                     raise
                 if not self._is_wanted(arrival):
                     return
+
+    async def _fetch(self, offer: Offer, layers: Layers) -> None:
+        """Through the object store, or over TCP from another node where that is asked for."""
+        request_id, epoch, peer = offer.request.request_id, offer.source_epoch, self._peers[offer.source]
+        endpoint = await self._wire.endpoint_of(offer.source, peer) if self._wire is not None else None
+        if self._wire is not None and endpoint is not None:
+            await self._wire.pull(endpoint, request_id, epoch, layers)
+        else:
+            payload = await self._calls.ask(peer.pull, request_id, layers)
+            await asyncio.to_thread(self._store.keep, request_id, epoch, layers, payload)
 
     def _is_wanted(self, arrival: Arrival) -> bool:
         return self._arrivals.get(arrival.handoff.request.request_id) is arrival

@@ -70,7 +70,7 @@ class KvStore:
 
     def write(self, request_id: int, epoch: int, layers: Layers, fill: Callable[[Tensor], None]) -> None:
         """Have `fill` write some layers, and seal them; nothing happens when the request has been dropped."""
-        with self._using(request_id) as holding:
+        with self.in_use(request_id) as holding:
             if holding is None or layers not in holding.sealed:
                 return
             fill(self.layout.tensor(holding.buffer, holding.num_tokens, layers))
@@ -107,12 +107,29 @@ class KvStore:
         self._hold(request_id, num_tokens)
 
     def keep(self, request_id: int, epoch: int, layers: Layers, payload: KvPayload) -> None:
-        """Verify some layers that were pulled and copy them to their place; raises TransferFailed."""
-        with self._using(request_id) as holding:
+        """Copy some layers that were pulled to their place and verify them there; raises TransferFailed."""
+
+        def copy(out: ByteArray) -> None:
+            if out.shape != payload.data.shape:
+                raise TransferFailed(f"KV of request {request_id} arrived damaged: {payload.data.nbytes} bytes")
+            np.copyto(out, payload.data)
+
+        self.receive(request_id, epoch, layers, payload.seal, copy)
+
+    def receive(
+        self, request_id: int, epoch: int, layers: Layers, seal: KvSeal, fill: Callable[[ByteArray], None]
+    ) -> None:
+        """Have `fill` write some layers to their place and verify them there; raises TransferFailed."""
+        with self.in_use(request_id) as holding:
             if holding is None:
                 raise TransferFailed(f"KV of request {request_id} is not wanted any more")
-            verify(payload, KvSeal(request_id, epoch, holding.num_tokens, layers, payload.seal.checksum))
-            np.copyto(self._bytes(holding, layers), payload.data)
+            expected = KvSeal(request_id, epoch, holding.num_tokens, layers, seal.checksum)
+            if seal != expected:
+                raise TransferFailed(f"asked for KV with {expected}, got {seal}")
+            data = self._bytes(holding, layers)
+            fill(data)
+            if xxhash.xxh3_64_intdigest(data.data) != seal.checksum:
+                raise TransferFailed(f"KV of request {request_id} arrived damaged: its checksum is wrong")
 
     def tensor(self, request_id: int) -> Tensor:
         """The whole KV of a request, in the layout's shape: a view."""
@@ -149,7 +166,8 @@ class KvStore:
             self._free[holding.buffer.nbytes].append(holding.buffer)
 
     @contextmanager
-    def _using(self, request_id: int) -> Iterator["_Holding | None"]:
+    def in_use(self, request_id: int) -> Iterator["_Holding | None"]:
+        """Until the end, its buffer is not given to anybody else; None when the request is not here."""
         with self._lock:
             holding = self._held.get(request_id)
             if holding is not None:
@@ -177,11 +195,3 @@ class _Holding:
         self.num_users = 1
         """Its request, and whoever writes right now."""
         self.sealed: dict[Layers, Future[KvPayload]] = {}
-
-
-def verify(payload: KvPayload, expected: KvSeal) -> None:
-    """Raise TransferFailed unless the payload is what was asked for, and whole."""
-    if payload.seal != expected:
-        raise TransferFailed(f"asked for KV with {expected}, got {payload.seal}")
-    if xxhash.xxh3_64_intdigest(payload.data.data) != expected.checksum:
-        raise TransferFailed(f"KV of request {expected.request_id} arrived damaged: its checksum is wrong")

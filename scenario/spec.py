@@ -99,6 +99,9 @@ class LiveConfig:
     is less, takes its place, so that Ray never spills."""
     kv_lease_s: float = 30.0
     """Wall seconds for which KV waits at prefill without a word from a decode instance that wants it."""
+    kv_between_nodes: str = "object_store"
+    """How real KV gets to another Ray node. object_store: with Ray's own means. tcp: over sockets, several times as fast;
+    every instance then listens on a free port of the address that Ray has for its node."""
     report_delay_s: float = 0.02
     """Wall seconds for which an instance gathers news before it reports to the router."""
     silence_timeout_s: float = 5.0
@@ -113,6 +116,8 @@ class LiveConfig:
             raise ConfigError(f"live.kv_bytes_scale is {self.kv_bytes_scale}; it must be in [0, 1]")
         if self.compute not in ("none", "tiny"):
             raise ConfigError(f"live.compute is {self.compute!r}; use none or tiny")
+        if self.kv_between_nodes not in ("object_store", "tcp"):
+            raise ConfigError(f"live.kv_between_nodes is {self.kv_between_nodes!r}; use object_store or tcp")
         if not self.kv_lease_s >= 1:
             raise ConfigError(f"live.kv_lease_s is {self.kv_lease_s}; it must be at least 1")
         if not self.report_delay_s >= 0:
