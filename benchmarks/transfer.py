@@ -1,4 +1,5 @@
-"""How fast KV travels: a pull on one node against memcpy, and between two Ray nodes against plain TCP on loopback.
+"""How fast KV travels: a pull on one node against memcpy, and between two Ray nodes, through the object store and over
+sockets (live.kv_between_nodes), against plain TCP on loopback.
 
 "readable" is from the call of decode to the moment it can read the bytes; "kept" goes on until they are verified
 and copied into a buffer of its own. All buffers are warm. Medians, taken in turns so that a busy host slows everybody.
@@ -16,7 +17,9 @@ import numpy as np
 import ray
 from ray.cluster_utils import Cluster
 
+from actors.calls import Calls
 from actors.kv_store import KvPayload, KvStore
+from actors.kv_wire import Endpoint, KvServer, KvWire
 from cluster.request import Request
 from compute.kv_layout import KvLayout
 from compute.stand_in import StandIn
@@ -40,12 +43,19 @@ class Holder:
         every = self._store.layout.all_layers
         self._store.expect(0, num_tokens, [every])
         self._store.write(0, 1, every, lambda out: StandIn(self._store.layout, 1.0).write_kv(request, every, out))
-        self._data = self.pull().data
+        self._data = self._payload().data
+        self._server = KvServer(self._store, Calls())
 
-    def pull(self) -> KvPayload:
+    def _payload(self) -> KvPayload:
         return self._store.sealed(0, self._store.layout.all_layers).result()
 
-    def serve_tcp(self) -> int:
+    async def pull(self) -> KvPayload:
+        return self._payload()
+
+    async def kv_endpoint(self) -> Endpoint:
+        return self._server.endpoint(ray.get_runtime_context().get_node_id(), "127.0.0.1")
+
+    async def serve_tcp(self) -> int:
         """Send all bytes whenever one comes in; returns the port."""
         server = socket.create_server(("127.0.0.1", 0))
 
@@ -64,25 +74,33 @@ class Taker:
     def __init__(self, num_tokens: int) -> None:
         self._store = KvStore(layout())
         self._store.await_kv(0, num_tokens)
+        self._wire = KvWire(self._store, Calls(), ray.get_runtime_context().get_node_id())
         self._bytes = np.zeros(self._store.layout.num_bytes(num_tokens), dtype=np.uint8)
         self._more_bytes = np.ones_like(self._bytes)
 
-    def pull(self, holder) -> tuple[float, float]:
+    async def pull(self, holder) -> tuple[float, float]:
         start = perf_counter()
-        payload = ray.get(holder.pull.remote())
+        payload = await holder.pull.remote()
         readable = perf_counter()
         self._store.keep(0, 1, self._store.layout.all_layers, payload)
         return readable - start, perf_counter() - start
 
-    def memcpy(self) -> float:
+    async def pull_over_sockets(self, holder) -> float:
+        """Over the sockets KV is kept as soon as it can be read: it is verified where it arrives."""
+        endpoint = await self._wire.endpoint_of(0, holder)
+        start = perf_counter()
+        await self._wire.pull(endpoint, 0, 1, self._store.layout.all_layers)
+        return perf_counter() - start
+
+    async def memcpy(self) -> float:
         start = perf_counter()
         np.copyto(self._bytes, self._more_bytes)
         return perf_counter() - start
 
-    def connect(self, port: int) -> None:
+    async def connect(self, port: int) -> None:
         self._connection = socket.create_connection(("127.0.0.1", port))
 
-    def tcp(self) -> float:
+    async def tcp(self) -> float:
         start = perf_counter()
         self._connection.sendall(b"x")
         view = memoryview(self._bytes)
@@ -102,6 +120,7 @@ def measure(num_tokens: int, repeats: int) -> dict[str, float]:
         taken = {"memcpy": ray.get(near.memcpy.remote()), "tcp": ray.get(far.tcp.remote())}
         taken["readable, same node"], taken["kept, same node"] = ray.get(near.pull.remote(holder))
         taken["readable, other node"], taken["kept, other node"] = ray.get(far.pull.remote(holder))
+        taken["kept, other node, sockets"] = ray.get(far.pull_over_sockets.remote(holder))
         if repeat >= 2:  # the first two warm buffers and the object store up
             for way, value in taken.items():
                 seconds.setdefault(way, []).append(value)
@@ -127,7 +146,7 @@ def main() -> None:
         )
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     figures: dict[int, dict[str, float]] = {}
-    print(f"{'MiB':>6}  {'':<22}{'ms':>9}{'GB/s':>8}  ratio")
+    print(f"{'MiB':>6}  {'':<26}{'ms':>9}{'GB/s':>8}  ratio")
     try:
         for mib in arguments.mib:
             num_bytes = mib * MIB
@@ -135,7 +154,7 @@ def main() -> None:
             for way, value in seconds.items():
                 base = "memcpy" if "same" in way else "tcp"
                 ratio = f"{seconds[base] / value:5.2f} x {base}" if "node" in way else ""
-                print(f"{mib:>6}  {way:<22}{value * 1e3:>9.2f}{num_bytes / value / 1e9:>8.2f}  {ratio}", flush=True)
+                print(f"{mib:>6}  {way:<26}{value * 1e3:>9.2f}{num_bytes / value / 1e9:>8.2f}  {ratio}", flush=True)
     finally:
         ray.shutdown()
         cluster.shutdown()
