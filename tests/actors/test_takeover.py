@@ -1,0 +1,102 @@
+"""A router dies, and while its successor still asks around, the instances go on talking to it."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+import ray.exceptions
+
+from actors.instance import InstanceActor
+from actors.messages import Inventory
+from actors.router import RouterActor
+from actors.supervisor import Supervisor
+from cluster.role import Role
+from metrics.records import Column
+from scenario.loading import load_scenario
+from scenario.requests import requests_of
+from sim.run import simulate, tools_of
+from tests.actors.in_process import Handle, InProcess, replay_in_process
+from tests.actors.nothing_lost import check_nothing_lost
+
+PHASE = {
+    "duration_s": 12,
+    "request_rate": 12,
+    "prompt": {"mean": 1200, "maximum": 5000},
+    "output": {"mean": 150, "maximum": 400},
+}
+DEATHS_S = (3.0, 4.0, 8.0)
+SLOW_S = 0.4
+"""How long each instance's answer to a new router is on its way."""
+
+
+class FarAway(InstanceActor):
+    async def inventory(self, router: Any, term: int) -> Inventory:
+        found = await super().inventory(router, term)
+        await asyncio.sleep(SLOW_S)
+        return found
+
+
+class Mortal(Handle):
+    """A handle whose actor can die: what is under way and whatever is asked later fails."""
+
+    def __init__(self, actor: Any) -> None:
+        super().__init__(actor)
+        self._death = asyncio.get_running_loop().create_future()
+
+    def __getattr__(self, name: str) -> Any:
+        return _UnlessDead(super().__getattr__(name), self._death)
+
+    async def die(self) -> None:
+        self._death.set_result(None)
+        await self._actor._calls.stop()
+
+
+class _UnlessDead:
+    def __init__(self, method: Any, death: asyncio.Future[None]) -> None:
+        self._method, self._death = method, death
+
+    def remote(self, *arguments: Any) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(self._ask(arguments))
+
+    async def _ask(self, arguments: tuple[Any, ...]) -> Any:
+        if not self._death.done():
+            answer = asyncio.ensure_future(self._method.remote(*arguments))
+            await asyncio.wait([answer, self._death], return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            answer.cancel()
+        raise ray.exceptions.ActorDiedError
+
+
+class DyingRouters(InProcess):
+    def instance(self, index: int, role: Role, first_epoch: int) -> Handle:
+        return Handle(FarAway(self._scenario, index, role, first_epoch, kv_budget_bytes=1 << 20))
+
+    def router(self) -> Mortal:
+        return Mortal(RouterActor(self._scenario))
+
+
+async def kill_routers(supervisor: Supervisor) -> None:
+    for number, at_s in enumerate(DEATHS_S, start=1):
+        await asyncio.sleep(supervisor.clock.delay_s(at_s))
+        await supervisor.router.die()
+        while len(supervisor.recoveries) < number or np.isnan(supervisor.recoveries[-1].recovered_s):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("handoff", [{}, {"initiative": "push", "mode": "layerwise"}], ids=["pull", "layerwise"])
+def test_what_is_said_to_a_router_that_takes_over_is_not_lost(handoff: dict[str, str]) -> None:
+    changes = {"workload.phases": [PHASE], "planner.policy": "static", "live.kv_bytes_scale": 0, "handoff": handoff}
+    scenario = load_scenario("demo", changes)
+    trace, too_long, _ = requests_of(scenario)
+    tools = tools_of(scenario)
+    result = replay_in_process(
+        scenario, trace, too_long, tools=tools, disturb=kill_routers, deployment=DyingRouters(scenario, tools)
+    )
+    check_nothing_lost(result)
+    assert [recovery["who"] for recovery in result.live["recoveries"]] == ["router"] * len(DEATHS_S)
+    assert result.live["requests_disturbed"] == 0
+    undisturbed = simulate(scenario, trace, too_long).records
+    late_s = result.records[:, Column.FINISHED_S] - undisturbed[:, Column.FINISHED_S]
+    assert late_s.max() < 2 * len(scenario.roles) * SLOW_S + 1  # the second router dies as soon as it is in office
