@@ -100,7 +100,7 @@ class LiveConfig:
     kv_lease_s: float = 30.0
     """Wall seconds for which KV waits at prefill without a word from a decode instance that wants it."""
     kv_between_nodes: str = "object_store"
-    """How real KV gets to another Ray node. object_store: with Ray's own means. tcp: over sockets, several times as fast;
+    """How real KV gets to another Ray node. object_store: with Ray's own means. tcp: over sockets, which is faster;
     every instance then listens on a free port of the address that Ray has for its node."""
     report_delay_s: float = 0.02
     """Wall seconds for which an instance gathers news before it reports to the router."""

@@ -49,8 +49,10 @@ def run_on_nodes(*words: str) -> dict:
     return json.loads(done.stdout)
 
 
-def test_a_node_dies() -> None:
-    summary = run_on_nodes("chaos", "demo", "--fault", "kill-node@5", "--set", "gpus_per_node=4")
+@pytest.mark.parametrize("way", ["object_store", "tcp"])
+def test_a_node_dies(way: str) -> None:
+    settings = ["--set", "gpus_per_node=4", "--set", f"live.kv_between_nodes={way}"]
+    summary = run_on_nodes("chaos", "demo", "--fault", "kill-node@5", *settings)
     (fault,) = summary["live"]["faults"]
     assert fault["target"].startswith("node of instance-")
     assert fault["recovery_s"] > fault["detection_s"] > 0

@@ -89,7 +89,8 @@ def test_trace_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 FAULTS = [
     ("tpp: 1", "tpp is not a known key; did you mean pp or tp?"),
     ("engine: {token_budgt: 4}", "engine.token_budgt is not a known key; did you mean token_budget?"),
-    ("live: {zzz: 4}", "live.zzz is not a known key; use compute, kv_budget_bytes, kv_bytes_scale, kv_lease_s, metrics_host, metrics_port, report_delay_s, silence_timeout_s, time_scale"),
+    ("live: {zzz: 4}", "live.zzz is not a known key; use compute, kv_between_nodes, kv_budget_bytes, kv_bytes_scale, kv_lease_s, metrics_host, metrics_port, report_delay_s, silence_timeout_s, time_scale"),
+    ("live: {kv_between_nodes: udp}", "live.kv_between_nodes is 'udp'; use object_store or tcp"),
     ("1: 2", "1 is not a known key; use engine, gpu, gpu_link, gpus_per_node, handoff, hardware, instances, link, live, max_context, "
      "model, name, planner, power_cap, pp, router, sample_interval_s, seed, slo, stage_link, tp, workload"),
     ("tp: true", "tp is true, expected an integer"),
