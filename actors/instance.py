@@ -106,7 +106,7 @@ class InstanceActor:
             on_whole=self._kv_is_whole,
             on_lost=self._kv_is_lost,
         )
-        self._outbox = Outbox(self._core, self._intake.transfers)
+        self._outbox = Outbox(self._core, first_epoch, self._intake.transfers)
         self._peers: dict[int, Any] = {}
         self._term = 0
         self._offers: dict[int, Offer] = {}
@@ -464,9 +464,7 @@ class InstanceActor:
             progress=self._outbox.progress(),
             texts=dict(self._outbox.texts),
             ended=self._outbox.records.copy(),
-            step_rows=self._outbox.step_rows(),
-            samples=self._outbox.samples(),
-            transfers=list(self._intake.transfers),
+            deeds=self._outbox.deeds(),
         )
         self._outbox.all_told()
         return found

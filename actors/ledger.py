@@ -1,15 +1,16 @@
 """What the router has been told about requests that ended and steps that were made: for snapshots and results."""
 
+from collections.abc import Iterable
 from math import isnan
 
 import numpy as np
 
+from actors.deeds import DeedsBook
 from actors.demand import DemandBook
-from actors.messages import TransferTimes
+from actors.messages import Deeds
 from cluster.request import Request
 from metrics.prometheus import MetricStore
 from metrics.records import WIDTH, Column, FloatArray, Records
-from metrics.samples import SAMPLE_FIELDS
 from metrics.slo import meets
 from metrics.watch import observe_requests
 from scenario.spec import Scenario
@@ -28,13 +29,8 @@ class Ledger:
         self._fresh = Records()
         self._texts: dict[int, bytes] = {}
         """What ended requests had generated, until it is taken."""
-        self._step_rows: list[list[list[FloatArray]]] = [[] for _ in scenario.roles]
-        """Per instance and micro-batch, as they came."""
-        self._samples: list[list[FloatArray]] = [[] for _ in scenario.roles]
-        self._lateness_s: list[FloatArray] = []
-        self.transfers: list[TransferTimes] = []
-        self.refusals: list[tuple[float, float]] = []
-        """When a payload was refused, and when the KV was whole after all."""
+        self.deeds = DeedsBook()
+        self._fresh_deeds: list[Deeds] = []
 
     def end(self, requests: list[Request]) -> None:
         """Requests that have ended, however that was."""
@@ -51,45 +47,43 @@ class Ledger:
         self._demand.end(rows)
         self.num_good += observe_requests(self._metrics, rows, self._slo)
 
-    def recall(self, rows: FloatArray, texts: dict[int, bytes]) -> None:
-        """Records that an earlier router had, or should have had; those known already are skipped."""
-        self._texts |= texts
+    def recall(self, rows: FloatArray, deeds: Iterable[Deeds]) -> None:
+        """What snapshots of an earlier router have told: it is no news."""
+        self.deeds.add(deeds)
         for row in rows:
-            request_id = int(row[Column.REQUEST_ID])
-            if request_id not in self.ended:
-                self.ended.add(request_id)
-                self._records.values.extend(row.tolist())
-                self.num_good += int(meets(row[None], self._slo).sum())
+            self._recall(row)
 
-    def keep(
-        self, index: int, step_rows: list[FloatArray], samples: FloatArray, transfers: list[TransferTimes]
-    ) -> None:
-        """What an instance has done since it last said."""
-        logs = self._step_rows[index]
-        logs.extend([] for _ in range(len(step_rows) - len(logs)))
-        for log, rows in zip(logs, step_rows, strict=False):
-            log.append(rows)
-        self._samples[index].append(samples)
-        self.transfers.extend(transfers)
-        self.refusals += [(times.refused_s, times.whole_s) for times in transfers if not isnan(times.refused_s)]
+    def catch_up(self, rows: FloatArray, texts: dict[int, bytes], deeds: Deeds) -> None:
+        """All that an instance can tell, most of which an earlier router knew; only the rest is news."""
+        self._texts |= texts
+        self.keep(deeds)
+        for row in rows:
+            if self._recall(row):
+                self._fresh.values.extend(row.tolist())
 
-    def keep_lateness(self, lateness_s: FloatArray) -> None:
-        self._lateness_s.append(lateness_s)
+    def _recall(self, row: FloatArray) -> bool:
+        request_id = int(row[Column.REQUEST_ID])
+        if request_id in self.ended:
+            return False
+        self.ended.add(request_id)
+        self._records.values.extend(row.tolist())
+        self.num_good += int(meets(row[None], self._slo).sum())
+        return True
 
-    def take_news(self) -> tuple[FloatArray, dict[int, bytes]]:
-        """Records and texts that nobody has taken yet."""
+    def keep(self, deeds: Deeds) -> None:
+        self.deeds.add([deeds])
+        self._fresh_deeds.append(deeds)
+
+    def take_news(self) -> tuple[FloatArray, dict[int, bytes], list[Deeds]]:
+        """Records, texts and deeds that nobody has taken yet."""
         fresh, self._fresh = self._fresh, Records()
         texts, self._texts = self._texts, {}
-        return fresh.copy(), texts
+        deeds, self._fresh_deeds = self._fresh_deeds, []
+        return fresh.copy(), texts, deeds
+
+    def refusals(self) -> list[tuple[float, float]]:
+        """When a payload was refused, and when the KV was whole after all."""
+        return [(one.refused_s, one.whole_s) for one in self.deeds.transfers() if not isnan(one.refused_s)]
 
     def records(self) -> FloatArray:
         return self._records.table() if len(self._records) else np.empty((0, WIDTH))
-
-    def step_rows(self) -> list[list[FloatArray]]:
-        return [[np.concatenate(log) for log in logs] for logs in self._step_rows]
-
-    def samples(self) -> list[FloatArray]:
-        return [np.concatenate([np.empty((0, len(SAMPLE_FIELDS))), *parts]) for parts in self._samples]
-
-    def lateness_s(self) -> FloatArray:
-        return np.concatenate([np.empty(0), *self._lateness_s])

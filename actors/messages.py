@@ -7,6 +7,7 @@ import numpy as np
 from cluster.load import LoadView
 from cluster.request import Request
 from cluster.role import Role
+from metrics.history import RoleHistory
 from metrics.records import WIDTH, FloatArray
 from metrics.run import RoleChange, RoleSpan
 
@@ -49,6 +50,22 @@ class TransferTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class Deeds:
+    """What one incarnation of an instance has done since it last said, or since it began when they are `whole`."""
+
+    instance: int
+    incarnation: int
+    whole: bool
+    step_rows: list[FloatArray]
+    """Per micro-batch, cluster.step_log.StepRow."""
+    samples: FloatArray
+    """Rows of metrics.samples.SAMPLE_FIELDS."""
+    transfers: list[TransferTimes]
+    lateness_s: FloatArray
+    """Wall seconds by which each step was completed late."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Tokens a request has had so far, as of a report: what was delivered cannot be taken back."""
 
@@ -69,12 +86,7 @@ class Report:
     received: list[int]
     """Requests whose KV has come in."""
     progress: list[Progress]
-    step_rows: list[FloatArray]
-    """Per micro-batch, cluster.step_log.StepRow."""
-    samples: FloatArray
-    transfers: list[TransferTimes]
-    lateness_s: FloatArray
-    """Wall seconds by which each step was completed late."""
+    deeds: Deeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +121,8 @@ class Inventory:
     """What those who ended here had generated, where a model really computes."""
     ended: FloatArray
     """(requests, metrics.records.Column): everybody who ended here."""
-    step_rows: list[FloatArray]
-    samples: FloatArray
-    transfers: list[TransferTimes]
+    deeds: Deeds
+    """The whole of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +138,17 @@ class Toll:
     """Requests given up."""
     refusals: tuple[tuple[float, float], ...] = ()
     """KV that arrived damaged: when that was noticed, and when it was whole after all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """What a router knows that its successor could ask nobody for."""
+
+    history: RoleHistory
+    control_s: list[float]
+    num_refused: int
+    num_ignored: int
+    toll: Toll
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +172,9 @@ class Snapshot:
     """KV that has come in since the last snapshot: source, destination, tokens."""
     planner_words: str = ""
     """Why the planner did what it did at its last tick but one, or did nothing."""
-    toll: Toll = field(default_factory=Toll)
+    deeds: tuple[Deeds, ...] = ()
+    """What instances have told since the last snapshot."""
+    legacy: Legacy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What an instance still has to tell the router: it stays until a report has arrived."""
 
 from array import array
+from collections import Counter
 
-from actors.messages import Progress, Report, TransferTimes
+from actors.messages import Deeds, Progress, Report, TransferTimes
 from cluster.instance import Instance
 from cluster.request import Request
 from cluster.step_log import StepLog
@@ -13,8 +14,9 @@ from metrics.samples import SAMPLE_FIELDS, sample_of
 class Outbox:
     """Everything since the start, and how much of it was delivered. Reports hold copies, so that logs can grow."""
 
-    def __init__(self, core: Instance, transfers: list[TransferTimes]) -> None:
+    def __init__(self, core: Instance, incarnation: int, transfers: list[TransferTimes]) -> None:
         self._core = core
+        self._incarnation = incarnation
         self._transfers = transfers
         self.records = Records()
         """Everybody who ended here."""
@@ -24,7 +26,7 @@ class Outbox:
         self._received: list[int] = []
         self._samples = array("d")
         self.lateness_s = array("d")
-        self._told: dict[str, int] = {}
+        self._told: Counter[str] = Counter()
 
     def end(self, request: Request) -> None:
         self.records.add(request)
@@ -40,37 +42,42 @@ class Outbox:
 
     def report(self, now: float) -> Report:
         """All that was not delivered yet. Call `delivered` with it when it has arrived."""
-        told = self._told
         return Report(
             load=self._core.load(now),
             ended=list(self._ended),
             received=list(self._received),
             progress=self.progress(),
-            step_rows=self.step_rows(since_told=True),
-            samples=_rows(self._samples[told.get("samples", 0) :], len(SAMPLE_FIELDS)),
-            transfers=self._transfers[told.get("transfers", 0) :],
-            lateness_s=_rows(self.lateness_s[told.get("lateness", 0) :], 1)[:, 0],
+            deeds=self._deeds_since(self._told, whole=False),
         )
 
     def delivered(self, report: Report) -> None:
-        told = self._told
+        told, deeds = self._told, report.deeds
         del self._ended[: len(report.ended)], self._received[: len(report.received)]
-        told["samples"] = told.get("samples", 0) + report.samples.size
-        told["transfers"] = told.get("transfers", 0) + len(report.transfers)
-        told["lateness"] = told.get("lateness", 0) + report.lateness_s.size
-        for number, rows in enumerate(report.step_rows):
-            told[f"log {number}"] = told.get(f"log {number}", 0) + rows.size
+        told["samples"] += deeds.samples.size
+        told["transfers"] += len(deeds.transfers)
+        told["lateness"] += deeds.lateness_s.size
+        for number, rows in enumerate(deeds.step_rows):
+            told[f"log {number}"] += rows.size
 
     def all_told(self) -> None:
         """A new router has taken the whole inventory."""
         self.delivered(self.report(0.0))
 
-    def samples(self) -> FloatArray:
-        return _rows(self._samples[:], len(SAMPLE_FIELDS))
+    def deeds(self) -> Deeds:
+        """All since it began."""
+        return self._deeds_since(Counter(), whole=True)
 
-    def step_rows(self, *, since_told: bool = False) -> list[FloatArray]:
-        starts = [self._told.get(f"log {number}", 0) if since_told else 0 for number in range(len(self._core.logs))]
-        return [_rows(log.values[start:], StepLog.WIDTH) for log, start in zip(self._core.logs, starts, strict=True)]
+    def _deeds_since(self, told: Counter[str], *, whole: bool) -> Deeds:
+        logs = enumerate(self._core.logs)
+        return Deeds(
+            instance=self._core.index,
+            incarnation=self._incarnation,
+            whole=whole,
+            step_rows=[_rows(log.values[told[f"log {number}"] :], StepLog.WIDTH) for number, log in logs],
+            samples=_rows(self._samples[told["samples"] :], len(SAMPLE_FIELDS)),
+            transfers=self._transfers[told["transfers"] :],
+            lateness_s=_rows(self.lateness_s[told["lateness"] :], 1)[:, 0],
+        )
 
     def progress(self) -> list[Progress]:
         """Tokens of everybody here who has had some."""

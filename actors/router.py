@@ -8,7 +8,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any
 
 import ray.exceptions
@@ -17,13 +17,13 @@ from actors.calls import Calls
 from actors.clock import Clock
 from actors.demand import DemandBook
 from actors.ledger import Ledger
-from actors.messages import Inventory, Leftover, Offer, Report, RouterHistory, Serving, Snapshot, Toll
+from actors.messages import Deeds, Inventory, Leftover, Legacy, Offer, Report, RouterHistory, Serving, Snapshot, Toll
 from actors.migrations import Migrations
 from actors.tracking import Stage, Tracked, Tracker, rewind
 from cluster.errors import ConfigError
 from cluster.load import LoadView
 from cluster.request import Request, Status
-from cluster.role import Role
+from cluster.role import Phase, Role
 from metrics.history import RoleHistory
 from metrics.prometheus import MetricStore
 from metrics.records import FloatArray
@@ -262,8 +262,7 @@ class RouterActor:
                 self._goes_on(index)
         for progress in report.progress:
             self._tracker.progressed(progress, index)
-        self._ledger.keep(index, report.step_rows, report.samples, report.transfers)
-        self._ledger.keep_lateness(report.lateness_s)
+        self._ledger.keep(report.deeds)
         ended = []
         for request in report.ended:
             tracked = self._tracker.live.get(request.request_id)
@@ -513,26 +512,31 @@ class RouterActor:
         term: int,
         incarnations: dict[int, int],
         ended: FloatArray,
-        toll: Toll,
+        deeds: list[Deeds],
+        legacy: Legacy | None,
     ) -> set[int]:
-        """Take over from a router that died; returns the ids of all requests that are known here now."""
-        self._num_disturbed, self._num_resumed, self._recomputed_tokens, self._num_failed, _ = astuple(toll)
+        """Take over from a router that died; returns the ids of all requests that are known here now.
+
+        ended, deeds, legacy: what its snapshots have told.
+        """
+        if legacy is not None:
+            self._inherit(legacy)
         self._clock, self._instances, self._exporter, self._term = clock, dict(instances), exporter, term
-        self._ledger.recall(ended, {})
+        self._ledger.recall(ended, deeds)
         inventories: dict[int, Inventory] = {}
         for index in incarnations:
             found = await self._try(instances[index].inventory, me, term)
             if found is not None:
                 inventories[index] = found
         for index, found in inventories.items():
-            self._ledger.recall(found.ended, found.texts)
+            self._ledger.catch_up(found.ended, found.texts, found.deeds)
             self._epochs[index], self._incarnations[index] = found.load.epoch, incarnations[index]
             if found.pin is not None:
                 self._pins[index] = found.pin
             self._heard_s[index] = time.monotonic()
             self._loads[index] = found.load
-            self._ledger.keep(index, found.step_rows, found.samples, found.transfers)
-            self._history.serves(index, found.load.role, clock.now())
+            if found.load.phase is Phase.SERVING:  # what goes on in others will be told when it is over
+                self._history.serves(index, found.load.role, clock.now())
             if found.load.target is None:
                 self._core.open(index, found.load.role)
         self._tell_pins()
@@ -543,6 +547,13 @@ class RouterActor:
         self._in_office.set()
         self._calls.spawn(self._export_forever())
         return self._ledger.ended | set(self._tracker.live)
+
+    def _inherit(self, legacy: Legacy) -> None:
+        self._history, self._control_s = legacy.history, legacy.control_s
+        self._num_refused, self._num_ignored = legacy.num_refused, legacy.num_ignored
+        toll = legacy.toll
+        self._num_disturbed, self._num_resumed = toll.disturbed, toll.resumed
+        self._recomputed_tokens, self._num_failed = toll.recomputed_tokens, toll.failed
 
     def _take_over(self, index: int, found: Inventory, inventories: dict[int, Inventory]) -> None:
         """Put the requests of one instance back on the books."""
@@ -588,7 +599,7 @@ class RouterActor:
 
     async def snapshot(self) -> Snapshot:
         now = time.monotonic()
-        ended, texts = self._ledger.take_news()
+        ended, texts, deeds = self._ledger.take_news()
         handed_over, self._handed_over = self._handed_over, []
         return Snapshot(
             now_s=self._clock.now(),
@@ -602,7 +613,8 @@ class RouterActor:
             texts=texts,
             handed_over=tuple(handed_over),
             planner_words=self._planner_words,
-            toll=await self.toll(),
+            deeds=tuple(deeds),
+            legacy=Legacy(self._history, self._control_s, self._num_refused, self._num_ignored, await self.toll()),
         )
 
     async def toll(self) -> Toll:
@@ -612,7 +624,7 @@ class RouterActor:
             self._num_resumed,
             self._recomputed_tokens,
             self._num_failed,
-            tuple(self._ledger.refusals),
+            tuple(self._ledger.refusals()),
         )
 
     async def unfinished(self) -> list[Request]:
@@ -653,12 +665,13 @@ class RouterActor:
         """Say what is still unsaid and hand over the records."""
         await self._export()
         self._history.end(self._clock.now())
+        deeds, instances = self._ledger.deeds, range(len(self._names))
         return RouterHistory(
             records=self._ledger.records(),
-            step_rows=self._ledger.step_rows(),
-            samples=self._ledger.samples(),
-            transfers=self._ledger.transfers,
-            lateness_s=self._ledger.lateness_s(),
+            step_rows=[deeds.step_rows(index) for index in instances],
+            samples=[deeds.samples(index) for index in instances],
+            transfers=deeds.transfers(),
+            lateness_s=deeds.lateness_s(),
             spans=self._history.spans,
             control_s=self._control_s,
             changes=self._history.changes,

@@ -16,8 +16,9 @@ import ray
 import ray.exceptions
 
 from actors.clock import Clock
+from actors.deeds import DeedsBook
 from actors.deployment import Deployment
-from actors.messages import Snapshot, Toll
+from actors.messages import Legacy, Snapshot
 from cluster.errors import BatonError, InstanceLost
 from metrics.records import WIDTH, Records, as_rows
 from scenario.build import instance_names
@@ -61,7 +62,8 @@ class Supervisor:
         self._ended = Records()
         self.texts: dict[int, bytes] = {}
         """What ended requests have generated, where a model really computes."""
-        self._toll = Toll()
+        self._deeds = DeedsBook()
+        self._legacy: Legacy | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
         self.term = 1
@@ -131,7 +133,8 @@ class Supervisor:
             await self._successor(router)
         self._ended.values.extend(snapshot.ended.ravel().tolist())
         self.texts |= snapshot.texts
-        self._toll = snapshot.toll
+        self._deeds.add(snapshot.deeds)
+        self._legacy = snapshot.legacy
         hung = hung_instance(snapshot.silent_s, self._scenario.live.silence_timeout_s)
         if hung is not None and hung in self.instances and not self._lock.locked():
             ray.kill(self.instances[hung])
@@ -179,7 +182,8 @@ class Supervisor:
             self.term,
             dict(self._incarnations),
             as_rows(self._ended.values[:], WIDTH),
-            self._toll,
+            self._deeds.told(),
+            self._legacy,
         )
         self.router = router
         await self._tell(self.planner.set_router, router)

@@ -1,7 +1,7 @@
 """What a live run takes of its host: how late steps are with many instances, and Ray calls and CPU per request.
 
 `steps`: colocated instances that prefill in small chunks, each chunk a step with a timer of its own. `requests`: the
-demo cluster, with handoffs and reports.
+demo cluster, with handoffs and reports; `layerwise`: the same with KV that is pushed in groups of layers.
 """
 
 import argparse
@@ -48,14 +48,14 @@ def steps(instances: int, steps_per_s: float, duration_s: float) -> dict[str, An
     }
 
 
-def requests(duration_s: float) -> dict[str, Any]:
+def requests(duration_s: float, **handoff: str) -> dict[str, Any]:
     phase = {
         "duration_s": duration_s,
         "request_rate": 10,
         "prompt": {"mean": 1000, "maximum": 7000},
         "output": {"mean": 200, "maximum": 1000},
     }
-    result = run("demo", {"workload.phases": [phase]})
+    result = run("demo", {"workload.phases": [phase], "handoff": handoff})
     return {
         "requests": result.num_requests,
         "ray_calls_per_request": result.live["ray_calls_per_request"],
@@ -73,6 +73,7 @@ def main() -> None:
     report = {
         "steps": steps(arguments.instances, arguments.steps_per_s, arguments.duration),
         "requests": requests(2 * arguments.duration),
+        "layerwise": requests(2 * arguments.duration, initiative="push", mode="layerwise"),
     }
     print(json.dumps(report, indent=2))
 

@@ -79,17 +79,29 @@ def test_requests_resume_after_their_delivered_tokens(deaths: tuple[list[Fault],
 
 
 def test_an_instance_dies_on_its_way_to_another_role(ray_address: str) -> None:
-    """It comes back in the role that it was leaving, and nobody waits for the change."""
-    faults = [Fault("change-role", 3.0), Fault("kill-changing", 3.0), Fault("change-role", 6.0)]
-    result = disturbed(ray_address, faults, 9.0, silence_timeout_s=30.0)
+    """It comes back in the role that it was leaving, and nobody waits for the change. All that was done is known at the
+    end, although the router died, too."""
+    faults = [
+        Fault("change-role", 3.0),
+        Fault("kill-changing", 3.0),
+        Fault("change-role", 6.0),
+        Fault("kill-router", 8.0),
+    ]
+    result = disturbed(ray_address, faults, 11.0, silence_timeout_s=30.0)
     check_nothing_lost(result)
-    ordered, killed, again = faults
+    ordered, killed, again, _ = faults
     assert killed.target == ordered.target
     dead = int(killed.target.removeprefix("instance-"))
     spans = [span for span in result.role_spans if span.instance == dead]
     assert [span.phase for span in spans[:4]] == ["serving", "draining", "down", "serving"]
     assert len({span.role for span in spans[:4]}) == 1
     assert again.target
+    assert len(result.role_changes) == 2
+    steps = result.step_logs[dead][0]
+    assert (steps[:, 1] < killed.injected_s).any()
+    assert (steps[:, 0] > killed.recovered_s).any()
+    handed_over = (result.records[:, Column.DECODE_INSTANCE] >= 0).sum()
+    assert result.num_transfers >= handed_over - result.live["requests_disturbed"]
 
 
 def test_what_kills_no_instance(ray_address: str) -> None:

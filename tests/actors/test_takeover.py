@@ -1,6 +1,7 @@
 """A router dies, and while its successor still asks around, the instances go on talking to it."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from actors.messages import Inventory
 from actors.router import RouterActor
 from actors.supervisor import Supervisor
 from cluster.role import Role
+from cluster.step_log import StepRow
 from metrics.records import Column
 from scenario.loading import load_scenario
 from scenario.requests import requests_of
@@ -97,6 +99,14 @@ def test_what_is_said_to_a_router_that_takes_over_is_not_lost(handoff: dict[str,
     check_nothing_lost(result)
     assert [recovery["who"] for recovery in result.live["recoveries"]] == ["router"] * len(DEATHS_S)
     assert result.live["requests_disturbed"] == 0
+    handed_over = result.records[:, Column.DECODE_INSTANCE] >= 0
+    assert result.num_transfers == handed_over.sum()
+    steps = np.concatenate([log for logs in result.step_logs for log in logs])
+    assert steps[:, StepRow._fields.index("prefill_tokens")].sum() == trace.prompt_tokens.sum()
+    for index in range(len(scenario.roles)):
+        spans = [span for span in result.role_spans if span.instance == index]
+        assert spans[0].start_s == 0
+        assert all(one.end_s == other.start_s for one, other in pairwise(spans))
     undisturbed = simulate(scenario, trace, too_long).records
     late_s = result.records[:, Column.FINISHED_S] - undisturbed[:, Column.FINISHED_S]
     assert late_s.max() < 2 * len(scenario.roles) * SLOW_S + 1  # the second router dies as soon as it is in office
