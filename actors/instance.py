@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import inf, nan
 from typing import Any
 
@@ -24,9 +23,9 @@ from actors.clock import Clock
 from actors.intake import Intake
 from actors.kv_store import KvPayload, KvStore
 from actors.kv_wire import Endpoint, KvServer, KvWire
-from actors.leases import Leases
 from actors.messages import Farewell, Inventory, Leftover, Offer, Serving
 from actors.outbox import Outbox
+from actors.outlet import Outlet
 from actors.slowed import Slowed
 from cluster.agenda import SAMPLE, Agenda
 from cluster.cost import StepCost
@@ -92,7 +91,6 @@ class InstanceActor:
         self._store = KvStore(self._engine.layout)
         self._calls = Calls()
         self._server = KvServer(self._store, self._calls)
-        self._leases = Leases(scenario.live.kv_lease_s, time.monotonic)
         self._metrics = MetricStore()
         self._intake = Intake(
             scenario,
@@ -106,6 +104,14 @@ class InstanceActor:
             on_whole=self._kv_is_whole,
             on_lost=self._kv_is_lost,
         )
+        self._outlet = Outlet(
+            index,
+            self._engine,
+            self._store,
+            self._calls,
+            lease_s=scenario.live.kv_lease_s,
+            groups_of=self._intake.groups,
+        )
         self._outbox = Outbox(self._core, first_epoch, self._intake.transfers)
         self._peers: dict[int, Any] = {}
         self._term = 0
@@ -113,12 +119,6 @@ class InstanceActor:
         """Handoffs taken, until their KV is here, by request."""
         self._pushed: dict[int, Handoff] = {}
         """Of these, handoffs whose prompt is still being computed."""
-        self._outgoing: dict[int, Offer] = {}
-        """KV that waits here to be pulled."""
-        self._early: set[int] = set()
-        """Requests whose KV is written while it is computed."""
-        self._sending: dict[str, dict[int, int]] = {}
-        """Flows that leave here: target by request, by link."""
         self._forsaken: set[int] = set()
         """Requests that leave this instance without having ended."""
         self._drained_s = nan
@@ -135,6 +135,7 @@ class InstanceActor:
         over_tcp = self._scenario.live.kv_between_nodes == "tcp"
         wire = KvWire(self._store, self._calls, await self.node_id()) if over_tcp else None
         self._intake.start(clock, self._catch_up, self._peers, wire)
+        self._outlet.start(clock, self._peers)
         interval = self._scenario.sample_interval_s
         self._agenda.now = max(0.0, clock.now())
         self._agenda.at((self._agenda.now // interval + 1) * interval, SAMPLE, self._sample, None)
@@ -218,10 +219,10 @@ class InstanceActor:
         if term != self._term:
             return False
         self._intake.cancel(request_id, now)
-        offer = self._offers.pop(request_id, None) or self._outgoing.pop(request_id, None)
+        offer = self._offers.pop(request_id, None) or self._outlet.offers.pop(request_id, None)
         request = offer.request if offer is not None else self._core.find(request_id)
         if request is not None:
-            self._stops_sending(request_id)
+            self._outlet.stops_sending(request_id)
             self._runner.abort(request, now)
         self._arm()
         return request is not None
@@ -233,17 +234,9 @@ class InstanceActor:
         self._arm()
 
     def _release(self, request_id: int, now: float) -> None:
-        offer = self._outgoing.pop(request_id, None)
+        offer = self._outlet.release(request_id)
         if offer is not None:
-            self._drop_kv(request_id)
-            self._stops_sending(request_id)
             self._runner.release(offer.request, now)
-
-    def _drop_kv(self, request_id: int) -> None:
-        self._leases.end(request_id)
-        self._early.discard(request_id)
-        self._store.drop(request_id)
-        self._engine.forget(request_id)
 
     @ray.method(concurrency_group="data")
     async def pull(self, request_id: int, layers: Layers) -> KvPayload:
@@ -258,7 +251,7 @@ class InstanceActor:
 
     async def renew(self, request_ids: list[int]) -> None:
         """Somebody still wants this KV."""
-        self._leases.renew(request_ids)
+        self._outlet.renew(request_ids)
 
     async def _look_after_leases(self) -> None:
         """Renew those of KV that is to come here; take back KV that nobody has asked for."""
@@ -270,27 +263,14 @@ class InstanceActor:
             for source, request_ids in wanted.items():
                 if source in self._peers:
                     self._calls.tell(self._peers[source].renew, request_ids)
-            for request_id in self._leases.expired():
+            for request_id in self._outlet.expired():
                 self._release(request_id, self._catch_up())
                 self._calls.tell(self._router.lease_expired, request_id, self._core.index)
             self._arm()
 
     async def sends(self, request_id: int, target: int, link: str) -> int:
         """A flow has begun to leave for `target`; returns how many leave over that link."""
-        flows = self._sending.setdefault(link, {})
-        flows[request_id] = target
-        self._tell_leaving(link, except_for=request_id)
-        return len(flows)
-
-    def _stops_sending(self, request_id: int) -> None:
-        for link, flows in self._sending.items():
-            if flows.pop(request_id, None) is not None:
-                self._tell_leaving(link)
-
-    def _tell_leaving(self, link: str, except_for: int = -1) -> None:
-        flows = self._sending[link]
-        for target in {target for request_id, target in flows.items() if request_id != except_for}:
-            self._calls.tell(self._peers[target].tell_leaving, self._core.index, link, len(flows))
+        return self._outlet.sends(request_id, target, link)
 
     async def tell_leaving(self, source: int, link: str, flows: int) -> None:
         """How many flows leave a peer that also sends to this instance."""
@@ -342,12 +322,12 @@ class InstanceActor:
             case PrefillStarted(request, end_s):
                 offer = Offer(request, instance.index, instance.state.epoch, prefill_ends_s=end_s)
                 if self._scenario.handoff.mode == "layerwise":
-                    self._write_early(offer, now)
+                    self._outlet.write_early(offer, now)
                 self._calls.tell(self._router.prefill_starts, offer)
             case RoomReserved(handoff) if handoff.request.request_id not in self._pushed:
                 self._intake.begin(handoff, self._offers[handoff.request.request_id], now)
             case Aborted(request):
-                self._drop_kv(request.request_id)
+                self._outlet.drop(request.request_id)
                 if request.request_id in self._forsaken:
                     self._forsaken.discard(request.request_id)
                 else:
@@ -361,7 +341,7 @@ class InstanceActor:
                 self._calls.tell(self._router.serve, serving)
 
     def _end(self, request: Request) -> None:
-        self._drop_kv(request.request_id)
+        self._outlet.drop(request.request_id)
         self._outbox.end(request)
         self._news.set()
 
@@ -370,39 +350,8 @@ class InstanceActor:
     def _offer_kv(self, request: Request, *, migrates: bool) -> None:
         """Write and seal the KV, and ask the router for a decode instance."""
         offer = Offer(request, self._core.index, self._core.state.epoch, migrates)
-        self._outgoing[request.request_id] = offer
-        self._leases.grant(request.request_id)
-        groups = self._intake.groups(request)
-        if groups and request.request_id not in self._early:
-            self._store.drop(request.request_id)  # a decode instance that prefills it again
-            self._store.expect(request.request_id, self._engine.kv_tokens(request), groups)
-            self._calls.spawn(asyncio.to_thread(self._write_kv, offer, groups))
+        self._outlet.offer(offer)
         self._calls.tell(self._router.kv_waits, offer)
-
-    def _write_early(self, offer: Offer, now: float) -> None:
-        """Write groups of layers as they are computed in the step that has just begun."""
-        groups, request_id = self._intake.groups(offer.request), offer.request.request_id
-        if groups:
-            self._early.add(request_id)
-            self._store.expect(request_id, self._engine.kv_tokens(offer.request), groups)
-            self._calls.spawn(self._write_as_computed(offer, groups, now))
-
-    async def _write_as_computed(self, offer: Offer, groups: list[Layers], start_s: float) -> None:
-        assert offer.prefill_ends_s is not None
-        for layers in groups:
-            share = layers.end / groups[-1].end
-            await asyncio.sleep(self._clock.delay_s(start_s + share * (offer.prefill_ends_s - start_s)))
-            if offer.request.request_id not in self._early:
-                return
-            self._engine.compute_layers(offer.request, layers.end)
-            await asyncio.to_thread(self._write_kv, offer, [layers])
-        self._early.discard(offer.request.request_id)
-
-    def _write_kv(self, offer: Offer, groups: list[Layers]) -> None:
-        request = offer.request
-        for layers in groups:
-            fill = partial(self._engine.write_kv, request, layers)
-            self._store.write(request.request_id, offer.source_epoch, layers, fill)
 
     def _kv_is_whole(self, handoff: Handoff, now: float) -> None:
         request = handoff.request
@@ -444,9 +393,7 @@ class InstanceActor:
         self._intake.source_lost(index)
         for handoff in [one for one in self._core.offers if one.source == index]:
             self._kv_is_lost(handoff, self._offers[handoff.request.request_id], f"instance {index} died")
-        for flows in self._sending.values():
-            for request_id in [request_id for request_id, target in flows.items() if target == index]:
-                del flows[request_id]
+        self._outlet.target_died(index)
 
     async def inventory(self, router: Any, term: int) -> Inventory:
         """A new router takes over: obey only it, and tell it everything."""
@@ -457,7 +404,7 @@ class InstanceActor:
         found = Inventory(
             load=core.load(now),
             prompts=[*core.scheduler.waiting, *(one for batch in core.batches for one in batch.prefilling)],
-            outgoing=list(self._outgoing.values()),
+            outgoing=list(self._outlet.offers.values()),
             pin=self._pin,
             incoming=list(self._offers.values()),
             decoding=[one for batch in core.batches for one in (*batch.members.values(), *batch.ready)],
@@ -505,10 +452,8 @@ class InstanceActor:
     async def take_back(self, request_id: int, term: int) -> None:
         """An ejected request whose KV has not left goes on here after all."""
         now = self._catch_up()
-        if term == self._term and request_id in self._outgoing:
-            self._leases.end(request_id)
-            self._store.drop(request_id)
-            self._runner.take_back(self._outgoing.pop(request_id).request, now)
+        if term == self._term and request_id in self._outlet.offers:
+            self._runner.take_back(self._outlet.take_back(request_id).request, now)
         self._arm()
 
     async def keep_pin(self, role: Role | None) -> None:
