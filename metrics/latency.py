@@ -58,11 +58,15 @@ def ttft_parts_s(records: FloatArray) -> dict[str, FloatArray]:
 def ttst_parts_s(records: FloatArray) -> dict[str, FloatArray]:
     """TTST as wait for room at decode, transfer, wait to join the batch, and first decode step.
 
-    A colocated request has only the last part, which is all of its TTST.
+    A colocated request has only the last part, which is all of its TTST. One whose prompt was computed twice after a fault
+    may have its second token from that, before its KV goes anywhere: then the first part is all of it.
     """
     first, second = records[:, Column.FIRST_TOKEN_S], records[:, Column.SECOND_TOKEN_S]
-    room, arrived = records[:, Column.TRANSFER_START_S], records[:, Column.KV_ARRIVED_S]
-    joined = np.where(records[:, Column.DECODE_INSTANCE] < 0, first, records[:, Column.DECODE_START_S])
+    room, arrived, joined = (
+        np.minimum(records[:, column], second)
+        for column in (Column.TRANSFER_START_S, Column.KV_ARRIVED_S, Column.DECODE_START_S)
+    )
+    joined = np.where(records[:, Column.DECODE_INSTANCE] < 0, first, joined)
     return {
         "room": room - first,
         "transfer": arrived - room,

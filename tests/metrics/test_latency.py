@@ -50,6 +50,16 @@ def test_parts_sum_to_the_whole(gaps):
     assert sum(ttst_parts_s(table).values()) == pytest.approx(ttst_s(table), abs=1e-9)
 
 
+def test_a_second_token_from_computing_the_prompt_again_waits_for_no_handoff():
+    table = records({**HANDED_OVER, "second_token_s": HANDED_OVER["first_token_s"] + 0.005})
+    assert {name: part.tolist() for name, part in ttst_parts_s(table).items()} == {
+        "room": close([0.005]),
+        "transfer": [0.0],
+        "decode_wait": [0.0],
+        "first_decode_step": [0.0],
+    }
+
+
 def test_gaps_of_two_requests():
     """A starts alone for 3 iterations; prompts of B stop it for half a second; both decode 2 iterations."""
     alone = [1.0, 1.33, 3, 1, 0, 0, 0.0, 0.10, 0.01]
