@@ -2,18 +2,11 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from statistics import median
-from typing import TYPE_CHECKING, Any
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from actors.faults import KINDS, Fault, each_fault, outcomes, parse_fault, possible_kinds, random_faults
 from actors.messages import Toll
-from cli.run_arguments import add_run_arguments, finish, scenario_of, show
+from cli.run_arguments import add_run_arguments, finish, scenario_of
 from cluster.errors import ConfigError
 from cluster.request import Status
 from metrics.records import Column
@@ -24,11 +17,10 @@ if TYPE_CHECKING:
     from scenario.spec import Scenario
 
 SOMETHING_LOST = 2
-COLUMNS = ("fault", "times", "noticed s", "over s", "disturbed", "resumed", "cancelled", "failed", "recomputed")
 
 DESCRIPTION = """Run a scenario live on Ray and break it on purpose: by default once in every way that there is. Prints what each kind
-of fault did: wall seconds until it was noticed and until it was over (median, and the longest of several), requests
-disturbed, those of them that resumed by transfer, cancelled and failed ones, and tokens computed again.
+of fault did: wall seconds until it was noticed and until it was over (the longest of several), requests disturbed, those
+of them that resumed by transfer, cancelled and failed ones, and tokens computed again.
 The exit code is 2 when a request failed or was lost."""
 EXAMPLES = "\n".join(
     (
@@ -95,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     result.live["faults"] = outcomes(chaos.faults, _end(result), scenario.live.time_scale)
     finish(arguments, scenario, result, notices)
     if not arguments.json:
-        show(report(result), plain_width=120)
+        print(_ends(result))
     for notice in result.notices:
         print(f"note: {notice}", file=sys.stderr)
     if stop.requested:
@@ -132,47 +124,15 @@ def _end(result: RunResult) -> Toll:
     )
 
 
-def report(result: RunResult) -> RenderableType:
-    """A row for each kind of fault, and how all requests ended."""
-    table = Table(box=SIMPLE_HEAD, title="Faults", title_justify="left")
-    for column in COLUMNS:
-        table.add_column(Text(column), justify="left" if column == "fault" else "right", no_wrap=True)
-    happened = [row for row in result.live["faults"] if row["injected_s"] is not None]
-    for kind in dict.fromkeys(row["kind"] for row in happened):
-        table.add_row(*map(Text, _row(kind, [row for row in happened if row["kind"] == kind])))
-    left_out = len(result.live["faults"]) - len(happened)
-    parts: list[RenderableType] = [table, Text(_ends(result))]
-    if left_out:
-        parts.append(Text(f"{left_out} faults found nobody to befall, or came when all was over."))
-    return Group(*parts)
-
-
-def _row(kind: str, rows: Sequence[dict[str, Any]]) -> list[str]:
-    counts = [
-        f"{sum(row[name] for row in rows):,}"
-        for name in ("disturbed", "resumed", "cancelled", "failed", "recomputed_tokens")
-    ]
-    return [
-        kind,
-        str(len(rows)),
-        *(_spread([row[name] for row in rows]) for name in ("detection_s", "recovery_s")),
-        *counts,
-    ]
-
-
-def _spread(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    return f"{median(known):.2f}" + (f" ≤ {max(known):.2f}" if len(known) > 1 else "")
-
-
 def _ends(result: RunResult) -> str:
+    """How all requests ended, and whether all faults found somebody."""
     records = result.records
     finished = records[records[:, Column.STATUS] == Status.FINISHED]
     whole = int((finished[:, Column.GENERATED_TOKENS] == finished[:, Column.OUTPUT_TOKENS]).sum())
     other = {status: int((records[:, Column.STATUS] == status).sum()) for status in (Status.ABORTED, Status.FAILED)}
+    left_out = sum(fault["injected_s"] is None for fault in result.live["faults"])
     return (
         f"{result.num_requests:,} requests: {whole:,} finished with all their tokens, {other[Status.ABORTED]:,} cancelled, "
         f"{other[Status.FAILED]:,} failed, {result.num_requests - len(records):,} lost; no KV left behind."
+        + (f"\n{left_out} faults found nobody to befall, or came when all was over." if left_out else "")
     )

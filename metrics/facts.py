@@ -18,6 +18,9 @@ LATENCY_COLUMNS = ("mean", "p50", "p90", "p99", "max")
 
 ROLE_CHANGE_COLUMNS = ("at", "instance", "change", "drain", "switch", "reason")
 
+FAULT_COLUMNS = ("fault", "noticed", "over", "disturbed", "resumed", "cancelled", "failed", "recomputed")
+"""Wall seconds until the last of a kind was noticed and over, numbers of requests, and tokens computed again."""
+
 _MAX_NAMED = 8
 """Instances listed one by one; of more only the range is told."""
 
@@ -144,6 +147,30 @@ def role_change_rows(summary: Summary) -> list[list[str]]:
         ]
         for change in summary["role_changes"]
     ]
+
+
+def fault_rows(summary: Summary) -> list[list[str]]:
+    """FAULT_COLUMNS for each kind of fault that befell a live run on purpose: the longest times, and sums."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for fault in (summary["live"] or {}).get("faults", []):
+        if fault["injected_s"] is not None:
+            kinds.setdefault(fault["kind"], []).append(fault)
+    return [
+        [
+            kind if len(faults) == 1 else f"{kind} x {len(faults)}",
+            *(_longest([fault[name] for fault in faults]) for name in ("detection_s", "recovery_s")),
+            *(
+                number(sum(fault[name] for fault in faults))
+                for name in ("disturbed", "resumed", "cancelled", "failed", "recomputed_tokens")
+            ),
+        ]
+        for kind, faults in kinds.items()
+    ]
+
+
+def _longest(seconds: list[float | None]) -> str:
+    known = [value for value in seconds if value is not None]
+    return f"{max(known):.2f} s" if known else "-"
 
 
 def _columns(stats: dict[str, Any]) -> list[str]:

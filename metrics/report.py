@@ -1,12 +1,15 @@
 """report.html of a run: what ran, how it met its targets, and plots."""
 
+from collections.abc import Sequence
 from html import escape
 
 from metrics.curves import Curves
 from metrics.facts import (
+    FAULT_COLUMNS,
     LATENCY_COLUMNS,
     ROLE_CHANGE_COLUMNS,
     facts,
+    fault_rows,
     latency_rows,
     number,
     percent,
@@ -34,7 +37,8 @@ def render_report(result: RunResult, slo: SloSpec, summary: Summary, curves: Cur
         f'<h2>Summary</h2><div class="card scroll"><table><tbody>{rows}</tbody></table></div>\n'
         f'<h2>Latency, ms</h2><div class="card scroll"><table class="numbers">{_latencies(summary)}</table></div>\n'
         f'<p class="quiet">{DEFINITIONS}</p>\n'
-        f"{_role_changes(summary)}\n"
+        f"{_events('Role changes', ROLE_CHANGE_COLUMNS, role_change_rows(summary))}\n"
+        f"{_events('Faults', FAULT_COLUMNS, fault_rows(summary))}\n"
         f"<h2>Plots</h2>{plots(figure_of)}\n"
         f'<h2>Scenario</h2><details class="card"><summary>As run</summary><pre>{escape(scenario_yaml)}</pre></details>'
     )
@@ -75,9 +79,9 @@ def _latencies(summary: Summary) -> str:
     return f"{head(('', *LATENCY_COLUMNS))}<tbody>{rows}</tbody>"
 
 
-def _role_changes(summary: Summary) -> str:
-    if not summary["role_changes"]:
+def _events(title: str, columns: Sequence[str], rows: list[list[str]]) -> str:
+    if not rows:
         return ""
-    rows = "".join(f"<tr>{cells(row)}</tr>" for row in role_change_rows(summary))
-    table = f'<table class="changes">{head(ROLE_CHANGE_COLUMNS)}<tbody>{rows}</tbody></table>'
-    return f'<h2>Role changes</h2><div class="card scroll">{table}</div>'
+    lines = "".join(f"<tr>{cells(row)}</tr>" for row in rows)
+    table = f'<table class="changes">{head(columns)}<tbody>{lines}</tbody></table>'
+    return f'<h2>{title}</h2><div class="card scroll">{table}</div>'

@@ -10,10 +10,12 @@ from rich.text import Text
 
 from metrics.comparison import Outcome, setting_names
 from metrics.facts import (
+    FAULT_COLUMNS,
     LATENCY_COLUMNS,
     ROLE_CHANGE_COLUMNS,
     compared,
     facts,
+    fault_rows,
     latency_rows,
     number,
     percent,
@@ -41,11 +43,15 @@ def summary_table(summary: Summary) -> RenderableType:
         latencies.add_row(Text(label, style="dim" if label.startswith(" ") else ""), *texts)
     title = Text(f"Serving summary: {summary['name']} ({summary['driver']}, seed {summary['seed']})\n", style="bold")
     parts: list[RenderableType] = [title, lines, latencies]
-    if summary["role_changes"]:
-        changes = Table(*ROLE_CHANGE_COLUMNS, box=SIMPLE_HEAD, title="Role changes", title_justify="left")
-        for row in role_change_rows(summary):
-            changes.add_row(*map(Text, row))
-        parts.append(changes)
+    for heading, columns, rows in (
+        ("Role changes", ROLE_CHANGE_COLUMNS, role_change_rows(summary)),
+        ("Faults", FAULT_COLUMNS, fault_rows(summary)),
+    ):
+        if rows:
+            events = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=heading, title_justify="left")
+            for row in rows:
+                events.add_row(*map(Text, row))
+            parts.append(events)
     return Group(*parts)
 
 

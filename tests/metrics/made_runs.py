@@ -19,6 +19,20 @@ NO_STEPS = np.empty((0, 9))
 NO_SAMPLES = np.empty((0, len(SAMPLE_FIELDS)))
 
 # A request handed from instance 0 to instance 1: every part of its latency is a different number of milliseconds.
+FAULT = {
+    "kind": "kill-router",
+    "at_s": 1.0,
+    "target": "router",
+    "injected_s": 1.0,
+    "detection_s": 0.1,
+    "recovery_s": 2.0,
+    "disturbed": 1,
+    "resumed": 1,
+    "cancelled": 0,
+    "failed": 0,
+    "recomputed_tokens": 500,
+}
+"""As summary.json has it under live.faults."""
 HANDED_OVER = {
     "arrival_s": 1.0,
     "prompt_tokens": 100,

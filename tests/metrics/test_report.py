@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 import numpy as np
 import orjson
 import pytest
-from made_runs import COLOCATED, HANDED_OVER, REJECTED, records, run
+from made_runs import COLOCATED, FAULT, HANDED_OVER, REJECTED, records, run
 
 from metrics.curves import Curves
 from metrics.figure import MAX_POINTS
@@ -78,8 +78,14 @@ def test_every_figure_has_a_place():
 @pytest.mark.parametrize("table", [records(), records(REJECTED), records(COLOCATED)])
 def test_a_run_with_little_to_show_has_a_report(table):
     page = parse(run(table, duration_s=5.0, role_changes=[]))
-    assert "Role changes" not in page.texts["h2"]
+    assert not {"Role changes", "Faults"} & set(page.texts["h2"])
     assert "KV transfer" not in page.texts["h3"]
+
+
+def test_faults_are_told():
+    page = parse(run(records(COLOCATED), live={"faults": [FAULT]}))
+    assert "Faults" in page.texts["h2"]
+    assert "kill-router" in page.texts["td"]
 
 
 def test_curves_have_few_points_and_the_right_ends():

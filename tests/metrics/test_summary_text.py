@@ -1,7 +1,7 @@
 import pytest
-from made_runs import COLOCATED, HANDED_OVER, REJECTED, records, run
+from made_runs import COLOCATED, FAULT, HANDED_OVER, REJECTED, records, run
 
-from metrics.facts import number, size
+from metrics.facts import fault_rows, number, size
 from metrics.slo import SloSpec
 from metrics.summary import summarize
 from metrics.summary_text import compare_table, plain_text, summary_table
@@ -38,6 +38,17 @@ def test_numbers(value, text):
 )
 def test_sizes(num_bytes, text):
     assert size(num_bytes) == text
+
+
+def test_faults_have_a_row_for_each_kind():
+    worse = {**FAULT, "detection_s": None, "recovery_s": 3.0, "recomputed_tokens": 700}
+    missed = {**FAULT, "injected_s": None, "disturbed": 9}
+    late = {**FAULT, "kind": "slow", "detection_s": None, "recovery_s": None}
+    result = run(records(COLOCATED), live={"faults": [FAULT, late, worse, missed]})
+    assert fault_rows(summarize(result, SloSpec())) == [
+        ["kill-router x 2", "0.10 s", "3.00 s", "2", "2", "0", "0", "1,200"],
+        ["slow", "-", "-", "1", "1", "0", "0", "500"],
+    ]
 
 
 def test_a_run():
