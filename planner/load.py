@@ -78,10 +78,10 @@ def load_policy(observation: Observation, tools: Tools, memory: LoadMemory) -> t
     else:
         after = prefill_queue(prefill, len(prefill) - 1)
         if len(prefill) <= config.min_prefill or after > limits.prefill_queue_low:
-            spare = f"{reason}, but prefill cannot spare one (its queue would be {after:.0f} tokens)"
+            spare = f"{reason}, but prefill cannot spare one (its queue would be {after:,.0f} tokens)"
             return _stay(spare, prefill, decode), memory
         donor = min(donors, key=lambda view: (view.queued_tokens, view.kv_used_tokens, view.index))
-        reason = f"{reason}; prefill queue stays at {after:.0f} tokens without it"
+        reason = f"{reason}; prefill queue stays at {after:,.0f} tokens without it"
         step = -1
     cause = "prefill_queue" if asks is Role.PREFILL else "decode_kv"
     order = RoleOrder(donor.index, donor.epoch, asks, cause, reason, How(config.how))
@@ -92,12 +92,12 @@ def _who_asks(queue: float, use: float, limits: LoadThresholds) -> tuple[Role | 
     over_prefill = queue > limits.prefill_queue_high
     over_decode = use > limits.kv_use_high
     if over_prefill and over_decode:
-        return None, f"both roles are over: {queue:.0f} tokens queued per prefill instance, KV use {use:.0%}"
+        return None, f"both roles are over: {queue:,.0f} tokens queued per prefill instance, KV use {use:.0%}"
     if over_prefill:
-        return Role.PREFILL, f"{queue:.0f} tokens queued per prefill instance"
+        return Role.PREFILL, f"{queue:,.0f} tokens queued per prefill instance"
     if over_decode:
         return Role.DECODE, f"decode KV use {use:.0%}"
-    return None, f"in balance: {queue:.0f} tokens queued per prefill instance, KV use {use:.0%}"
+    return None, f"in balance: {queue:,.0f} tokens queued per prefill instance, KV use {use:.0%}"
 
 
 def _stay(reason: str, prefill: list[LoadView], decode: list[LoadView]) -> Decision:

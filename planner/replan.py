@@ -53,7 +53,7 @@ def _drifted(demand: Demand, tools: Tools, planned_for: Load | None) -> tuple[Lo
     if len(demand.arrived) < settings.min_requests:
         return None, f"{len(demand.arrived)} requests in {demand.window_s:g} s are too few to judge"
     load = Load(demand.request_rate, demand.prompt_tokens, demand.output_tokens)
-    what = f"{load.request_rate:.1f} req/s of {load.prompt_tokens:.0f} + {load.output_tokens:.0f} tokens"
+    what = f"{load.request_rate:.1f} req/s of {load.prompt_tokens:,.0f} + {load.output_tokens:,.0f} tokens"
     if planned_for is None:
         return load, f"the first look at demand: {what}"
     drift = max(_change(then, now) for then, now in zip(planned_for, load, strict=True))

@@ -43,7 +43,7 @@ def splitwise_policy(
     use = min((_kv_demand(view) for view in token + mixed), default=0.0)
     if queue > limits.prompt_queue_high and len(token) > config.min_decode and token_donors:
         donor = min(token_donors, key=lambda view: (view.kv_used_tokens, view.index))
-        order = _order(donor, Role.MIXED, "prompt_queue", f"the shortest prompt queue is {queue} tokens")
+        order = _order(donor, Role.MIXED, "prompt_queue", f"the shortest prompt queue is {queue:,} tokens")
     elif use > limits.kv_use_high and len(prompt) > config.min_prefill and prompt_donors:
         donor = min(prompt_donors, key=lambda view: (view.queued_tokens, view.index))
         order = _order(donor, Role.MIXED, "token_kv", f"the emptiest token machine is at {use:.0%} of its KV")

@@ -123,7 +123,7 @@ def wanted(load: Load, split: Split, tools: Tools, corrections: Corrections) -> 
     )
     needed = max(tools.config.min_prefill, ceil(work[0])), max(tools.config.min_decode, ceil(work[1]))
     reason = (
-        f"{rate:.1f} req/s of {load.prompt_tokens:.0f} + {load.output_tokens:.0f} tokens expected, "
+        f"{rate:.1f} req/s of {load.prompt_tokens:,.0f} + {load.output_tokens:,.0f} tokens expected, "
         f"which takes {needed[0]}P{needed[1]}D"
     )
     if needed[0] <= split[0] and needed[1] <= split[1]:

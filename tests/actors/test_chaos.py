@@ -3,7 +3,7 @@
 import pytest
 
 from actors.chaos import Chaos
-from actors.faults import Fault, each_fault
+from actors.faults import Fault, each_fault, possible_kinds, random_faults
 from actors.replay import replay
 from cluster.request import Status
 from metrics.records import Column
@@ -15,16 +15,24 @@ from tests.actors.nothing_lost import check_nothing_lost
 pytestmark = pytest.mark.ray
 
 
-def disturbed(ray_address: str, faults: list[Fault], duration_s: float, silence_timeout_s: float) -> RunResult:
+def disturbed(
+    ray_address: str,
+    faults: list[Fault],
+    duration_s: float,
+    silence_timeout_s: float,
+    *,
+    five_times_as_fast: bool = False,
+) -> RunResult:
     phase = {
         "name": "steady",
         "duration_s": duration_s,
-        "request_rate": 12,
+        "request_rate": 2.4 if five_times_as_fast else 12,
         "prompt": {"mean": 800, "maximum": 3000},
         "output": {"mean": 150, "maximum": 400},
     }
     changes = {
         "workload.phases": [phase],
+        "live.time_scale": 0.2 if five_times_as_fast else 1,
         "planner.policy": "static",
         "live.kv_bytes_scale": 0.001,
         "live.metrics_port": 0,
@@ -117,3 +125,12 @@ def test_what_kills_no_instance(ray_address: str) -> None:
     assert by_kind["corrupt"].recovered_s >= by_kind["corrupt"].detected_s >= by_kind["corrupt"].injected_s
     assert result.live["messages_ignored"] >= 5
     assert result.live["requests_disturbed"] == 0
+
+
+@pytest.mark.slow
+def test_random_faults(ray_address: str) -> None:
+    """Five minutes of trace in one, in which something breaks every half minute of it."""
+    faults = random_faults(possible_kinds(load_scenario("demo").roles, num_nodes=1), 30.0, 290.0, seed=3)
+    result = disturbed(ray_address, faults, 300.0, silence_timeout_s=5.0, five_times_as_fast=True)
+    check_nothing_lost(result, cancelled=sum(fault.cancelled for fault in faults if fault.kind == "cancel"))
+    assert len(result.live["recoveries"]) >= sum(fault.kind.startswith("kill") for fault in faults) >= 3
