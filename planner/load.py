@@ -6,6 +6,7 @@ under its low threshold with one instance fewer, and while one instance is chang
 """
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from cluster.load import LoadView
 from cluster.role import Role
@@ -21,20 +22,20 @@ class LoadMemory:
 
     asks: Role | None = None
     votes: int = 0
-    settled_s: float = float("-inf")
+    settled_s: float = -inf
     """When the last change was seen complete."""
     changing: bool = False
 
 
 def prefill_queue(views: list[LoadView], instances: int) -> float:
     """Queued prompt tokens per prefill instance, were there `instances` of them."""
-    return sum(view.queued_tokens for view in views) / instances if instances else float("inf")
+    return sum(view.queued_tokens for view in views) / instances if instances else inf
 
 
 def decode_use(views: list[LoadView], instances: int) -> float:
     """KV use of decode, 0 to 1 and above when handoffs wait for room, were there `instances` of them."""
     if not views or not instances:
-        return float("inf")
+        return inf
     wanted = sum(view.kv_used_tokens + view.offered_tokens for view in views)
     capacity = sum(view.kv_capacity_tokens for view in views) / len(views)
     return wanted / (instances * capacity)
@@ -68,16 +69,19 @@ def load_policy(observation: Observation, tools: Tools, memory: LoadMemory) -> t
         return _stay(f"{reason}, but no instance of the other role may be moved", prefill, decode), memory
     if asks is Role.PREFILL:
         after = decode_use(decode, len(decode) - 1)
-        if len(decode) <= config.min_decode or after > limits.kv_use_low:
-            return _stay(
-                f"{reason}, but decode cannot spare one (KV use would be {after:.0%})", prefill, decode
-            ), memory
+        if len(decode) <= config.min_decode:
+            return _stay(f"{reason}, but decode has no more than planner.min_decode", prefill, decode), memory
+        if after > limits.kv_use_low:
+            spare = f"{reason}, but decode cannot spare one (KV use would be {after:.0%})"
+            return _stay(spare, prefill, decode), memory
         donor = min(donors, key=lambda view: (view.kv_used_tokens, view.index))
         reason = f"{reason}; decode KV use stays at {after:.0%} without it"
         step = 1
     else:
         after = prefill_queue(prefill, len(prefill) - 1)
-        if len(prefill) <= config.min_prefill or after > limits.prefill_queue_low:
+        if len(prefill) <= config.min_prefill:
+            return _stay(f"{reason}, but prefill has no more than planner.min_prefill", prefill, decode), memory
+        if after > limits.prefill_queue_low:
             spare = f"{reason}, but prefill cannot spare one (its queue would be {after:,.0f} tokens)"
             return _stay(spare, prefill, decode), memory
         donor = min(donors, key=lambda view: (view.queued_tokens, view.kv_used_tokens, view.index))
@@ -91,13 +95,15 @@ def load_policy(observation: Observation, tools: Tools, memory: LoadMemory) -> t
 def _who_asks(queue: float, use: float, limits: LoadThresholds) -> tuple[Role | None, str]:
     over_prefill = queue > limits.prefill_queue_high
     over_decode = use > limits.kv_use_high
+    queued = f"{queue:,.0f} tokens queued per prefill instance" if queue < inf else "no instance prefills"
+    used = f"decode KV use {use:.0%}" if use < inf else "no instance decodes"
     if over_prefill and over_decode:
-        return None, f"both roles are over: {queue:,.0f} tokens queued per prefill instance, KV use {use:.0%}"
+        return None, f"both roles are over: {queued}, {used}"
     if over_prefill:
-        return Role.PREFILL, f"{queue:,.0f} tokens queued per prefill instance"
+        return Role.PREFILL, queued
     if over_decode:
-        return Role.DECODE, f"decode KV use {use:.0%}"
-    return None, f"in balance: {queue:,.0f} tokens queued per prefill instance, KV use {use:.0%}"
+        return Role.DECODE, used
+    return None, f"in balance: {queued}, {used}"
 
 
 def _stay(reason: str, prefill: list[LoadView], decode: list[LoadView]) -> Decision:

@@ -29,25 +29,30 @@ P, D = Role.PREFILL, Role.DECODE
 
 # Queued tokens of prefill instances, KV tokens of decode instances (of 100 000 each); who moves where, and why.
 TABLE = [
-    ([0, 0], [0, 0], None, "in balance: 0 tokens queued per prefill instance, KV use 0%"),
-    ([10_000, 10_000], [30_000, 30_000], None, "in balance: 10000 tokens queued per prefill instance, KV use 30%"),
+    ([0, 0], [0, 0], None, "in balance: 0 tokens queued per prefill instance, decode KV use 0%"),
+    (
+        [10_000, 10_000],
+        [30_000, 30_000],
+        None,
+        "in balance: 10,000 tokens queued per prefill instance, decode KV use 30%",
+    ),
     (
         [15_000, 9_000],
         [9_000, 8_000, 1_000],
         (4, P, "prefill_queue"),
-        "12000 tokens queued per prefill instance; decode KV use stays at 9% without it",
+        "12,000 tokens queued per prefill instance; decode KV use stays at 9% without it",
     ),
     (
         [15_000, 9_000],
         [21_000, 20_000],
         None,
-        "12000 tokens queued per prefill instance, but decode cannot spare one (KV use would be 41%)",
+        "12,000 tokens queued per prefill instance, but decode cannot spare one (KV use would be 41%)",
     ),
     (
         [15_000, 9_000],
         [0],
         None,
-        "12000 tokens queued per prefill instance, but decode cannot spare one (KV use would be inf%)",
+        "12,000 tokens queued per prefill instance, but decode has no more than planner.min_decode",
     ),
     (
         [500, 400, 300],
@@ -59,14 +64,14 @@ TABLE = [
         [3_000, 3_000],
         [50_000, 30_000],
         None,
-        "decode KV use 40%, but prefill cannot spare one (its queue would be 6000 tokens)",
+        "decode KV use 40%, but prefill cannot spare one (its queue would be 6,000 tokens)",
     ),
-    ([0], [90_000, 90_000], None, "decode KV use 90%, but prefill cannot spare one (its queue would be inf tokens)"),
+    ([0], [90_000, 90_000], None, "decode KV use 90%, but prefill has no more than planner.min_prefill"),
     (
         [20_000, 20_000],
         [50_000, 50_000],
         None,
-        "both roles are over: 20000 tokens queued per prefill instance, KV use 50%",
+        "both roles are over: 20,000 tokens queued per prefill instance, decode KV use 50%",
     ),
 ]
 
@@ -87,6 +92,11 @@ def test_decisions(queues, uses, move, reason):
         step = 1 if order.role is P else -1
         assert (decision.target_prefill, decision.target_decode) == (counts[0] + step, counts[1] - step)
         assert memory.changing
+
+
+def test_nobody_has_a_role():
+    decision, _ = load_policy(cluster([], [0]), Tools(CONFIG), LoadMemory(asks=P, votes=1))
+    assert decision.reason == "no instance prefills, but decode has no more than planner.min_decode"
 
 
 def test_handoffs_that_wait_for_room_count_as_use():
@@ -124,11 +134,11 @@ DECODE_ASKS = ([0, 0], [40_000, 40_000])
 def test_votes_must_come_in_a_row():
     states = [PREFILL_ASKS, DECODE_ASKS, PREFILL_ASKS, ([0, 0], [0, 0]), PREFILL_ASKS, PREFILL_ASKS]
     assert decide([cluster(*state, now_s=now) for now, state in enumerate(states)]) == [
-        "20000 tokens queued per prefill instance (vote 1 of 2)",
+        "20,000 tokens queued per prefill instance (vote 1 of 2)",
         "decode KV use 40% (vote 1 of 2)",
-        "20000 tokens queued per prefill instance (vote 1 of 2)",
-        "in balance: 0 tokens queued per prefill instance, KV use 0%",
-        "20000 tokens queued per prefill instance (vote 1 of 2)",
+        "20,000 tokens queued per prefill instance (vote 1 of 2)",
+        "in balance: 0 tokens queued per prefill instance, decode KV use 0%",
+        "20,000 tokens queued per prefill instance (vote 1 of 2)",
         "P",
     ]
 
@@ -140,13 +150,13 @@ def test_nothing_starts_during_a_change_nor_soon_after():
 
     late = [cluster(*PREFILL_ASKS, now_s=now) for now in (4.0, 5.0, 13.0, 14.0)]
     assert decide([cluster(*PREFILL_ASKS), cluster(*PREFILL_ASKS, now_s=1.0), during(2.0), during(3.0), *late]) == [
-        "20000 tokens queued per prefill instance (vote 1 of 2)",
+        "20,000 tokens queued per prefill instance (vote 1 of 2)",
         "P",
         "a role change is under way",
         "a role change is under way",
-        "20000 tokens queued per prefill instance (vote 1 of 2)",
-        "20000 tokens queued per prefill instance, but the last change is too recent",
-        "20000 tokens queued per prefill instance, but the last change is too recent",
+        "20,000 tokens queued per prefill instance (vote 1 of 2)",
+        "20,000 tokens queued per prefill instance, but the last change is too recent",
+        "20,000 tokens queued per prefill instance, but the last change is too recent",
         "P",
     ]
 

@@ -30,11 +30,11 @@ def observe(prefill, decode, demand, now_s=100.0):
 @pytest.mark.parametrize(
     ("load", "reason"),
     [
-        ((10.0, 1000, 100), "10.0 req/s of 1000 + 100 tokens: within 50% of what the split was planned for"),
-        ((14.0, 1000, 100), "14.0 req/s of 1000 + 100 tokens: within 50% of what the split was planned for"),
-        ((20.0, 1000, 100), "demand has drifted by 100% to 20.0 req/s of 1000 + 100 tokens; 1P3D is best for that"),
+        ((10.0, 1000, 100), "10.0 req/s of 1,000 + 100 tokens: within 50% of what the split was planned for"),
+        ((14.0, 1000, 100), "14.0 req/s of 1,000 + 100 tokens: within 50% of what the split was planned for"),
+        ((20.0, 1000, 100), "demand has drifted by 100% to 20.0 req/s of 1,000 + 100 tokens; 1P3D is best for that"),
         ((10.0, 500, 100), "demand has drifted by 100% to 10.0 req/s of 500 + 100 tokens; 1P3D is best for that"),
-        ((10.0, 1000, 160), "demand has drifted by 60% to 10.0 req/s of 1000 + 160 tokens; 1P3D is best for that"),
+        ((10.0, 1000, 160), "demand has drifted by 60% to 10.0 req/s of 1,000 + 160 tokens; 1P3D is best for that"),
         ((2.0, 1000, 100), "40 requests in 20 s are too few to judge"),
     ],
 )
