@@ -111,7 +111,7 @@ class Chaos:
             if node != here:
                 fault.target = f"node of instance-{index}"
                 fault.injected_s = supervisor.clock.now()
-                await _survive(instance.suffer.remote("kill raylet", 0.0, None, ""))
+                await _survive(instance.suffer.remote("kill node", 0.0, None, ""))
                 return
 
     async def _change_role(self, fault: Fault, supervisor: "Supervisor") -> None:

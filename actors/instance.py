@@ -12,6 +12,7 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -536,8 +537,8 @@ class InstanceActor:
             return False
         if fault == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        elif fault == "kill raylet":
-            os.kill(os.getppid(), signal.SIGKILL)
+        elif fault == "kill node":
+            _kill_node()
         elif fault == "hang":
             asyncio.get_running_loop().call_soon(time.sleep, HANG_S)
         elif fault == "slow":
@@ -565,3 +566,12 @@ class InstanceActor:
         """The Ray node it runs on."""
         node_id: str = ray.get_runtime_context().get_node_id()
         return node_id
+
+
+def _kill_node() -> None:
+    """Kill this process's Ray node with all its processes, as when a machine goes away."""
+    raylet = os.getppid()
+    workers = [int(pid) for file in Path(f"/proc/{raylet}/task").glob("*/children") for pid in file.read_text().split()]
+    for pid in (raylet, *(pid for pid in workers if pid != os.getpid()), os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

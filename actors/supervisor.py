@@ -19,7 +19,7 @@ from actors.clock import Clock
 from actors.deeds import DeedsBook
 from actors.deployment import Deployment
 from actors.messages import Legacy, Snapshot
-from cluster.errors import BatonError, InstanceLost
+from cluster.errors import BatonError, ConfigError, InstanceLost
 from metrics.records import WIDTH, Records, as_rows
 from scenario.build import instance_names
 from scenario.spec import Scenario
@@ -28,6 +28,7 @@ ANSWER_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 300.0
 """A new process has to load Ray and torch first, which takes minutes on a host that is very busy."""
 SNAPSHOT_TIMEOUT_S = 15.0
+PORT_TIMEOUT_S = 10.0
 """A router that takes longer to say how things stand counts as hung."""
 
 
@@ -204,7 +205,7 @@ class Supervisor:
         recovery = Recovery("exporter", self.clock.now())
         self.recoveries.append(recovery)
         exporter = await started(partial(self._deployment.exporter, urlsplit(self.url).port or 0))
-        await ask(exporter.start)
+        await _serving(exporter)
         self.exporter = exporter
         for actor in (self.router, self.planner, *self.instances.values()):
             await self._tell(actor.set_exporter, exporter)
@@ -262,6 +263,19 @@ async def started(create: Callable[[], Any]) -> Any:
             if time.monotonic() > until:
                 raise
             await asyncio.sleep(1.0)
+
+
+async def _serving(exporter: Any) -> None:
+    """Have a new exporter serve on the port of the last one, which may take a while to let go of it."""
+    until = time.monotonic() + PORT_TIMEOUT_S
+    while True:
+        try:
+            await ask(exporter.start)
+            return
+        except ConfigError:
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(0.2)
 
 
 async def ask(method: Any, *arguments: Any, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
