@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 POLL_S = 0.005
 """Wall seconds between two looks for the moment that a fault waits for."""
 PATIENCE_S = 10.0
-"""Wall seconds after which a fault befalls an instance of its role whatever it is at, and a cure counts as late."""
+"""Wall seconds after which a fault has found nobody, and a cure counts as late."""
 QUIET_S = 1.0
 """Wall seconds without another death after which a node's death is over."""
 SLOW_FACTOR = 3.0
@@ -72,14 +72,13 @@ class Chaos:
         kind, loop = KINDS[fault.kind], asyncio.get_running_loop()
         until = loop.time() + PATIENCE_S
         while True:
-            moment = kind.moment if loop.time() < until else ""
             for index, instance in list(supervisor.instances.items()):
                 fault.injected_s = supervisor.clock.now()
-                if await _survive(instance.suffer.remote(what, amount, kind.role, moment)):
+                if await _survive(instance.suffer.remote(what, amount, kind.role, kind.moment)):
                     fault.target = f"instance-{index}"
                     return
-            if not moment and loop.time() > until + PATIENCE_S:
-                return  # nobody has the role
+            if loop.time() > until:
+                return  # nobody has the role, or is at that
             await asyncio.sleep(POLL_S)
 
     async def _see_recovered(self, fault: Fault, supervisor: "Supervisor", known: int) -> None:

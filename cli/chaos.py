@@ -102,6 +102,8 @@ def plan(arguments: argparse.Namespace, scenario: "Scenario", end_s: float, num_
         if not arguments.random > 0:
             raise ConfigError(f"--random is {arguments.random:g}; it must be above 0 seconds")
         return random_faults(kinds, arguments.random, end_s, scenario.seed)
+    if arguments.every is not None and not arguments.every > 0:
+        raise ConfigError(f"--every is {arguments.every:g}; it must be above 0 seconds")
     if arguments.faults:
         faults = [parse_fault(text) for text in arguments.faults]
     else:

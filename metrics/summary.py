@@ -82,7 +82,7 @@ def summarize(result: RunResult, slo: SloSpec, gaps: Sample | None = None) -> Su
         "total_token_throughput": _ratio(total_input + total_output, duration),
         **{f"{name}_ms": _rounded(stats) for name, stats in latencies.items()},
         "ttft_parts_ms": _parts(ttft_parts_s(records)),
-        "ttst_parts_ms": _parts(ttst_parts_s(records)),
+        "ttst_parts_ms": _parts(_of_everybody(ttst_parts_s(records), ttst_s(records))),
         "num_role_changes": sum(not isnan(change.served_s) for change in result.role_changes),
         "role_changes": [_role_change(change, result.instance_names) for change in result.role_changes],
         "kv_bytes_moved": result.kv_bytes_moved,
@@ -132,6 +132,14 @@ def _ratio(amount: float | None, base: float) -> float | None:
 def _rounded(stats: Stats) -> dict[str, Any]:
     """To a nanosecond, where clock times stop meaning anything."""
     return {name: None if value is None else round(value, 6) for name, value in asdict(stats).items()}
+
+
+def _of_everybody(parts: dict[str, FloatArray], whole: FloatArray) -> dict[str, FloatArray]:
+    """Parts that some requests do not have are 0 for those, so that the means of the parts add up to that of the whole."""
+    return {
+        name: values if np.isnan(values).all() else np.where(np.isnan(values) & ~np.isnan(whole), 0.0, values)
+        for name, values in parts.items()
+    }
 
 
 def _parts(parts: dict[str, FloatArray]) -> dict[str, Any]:

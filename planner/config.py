@@ -185,7 +185,9 @@ class PlannerConfig:
     lookahead: LookaheadSettings = field(default_factory=LookaheadSettings)
 
     def __post_init__(self) -> None:
-        for name in ("interval_s", "window_s", "drain_timeout_s"):
+        if not self.interval_s >= 0.001:
+            raise ConfigError(f"planner.interval_s is {self.interval_s}; it must be at least 0.001")
+        for name in ("window_s", "drain_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"planner.{name} is {getattr(self, name)}; it must be above 0")
         if self.how not in ("drain", "migrate"):

@@ -169,8 +169,10 @@ class Scenario:
     def __post_init__(self) -> None:
         if self.max_context is not None and self.max_context < 1:
             raise ConfigError(f"max_context is {self.max_context}; it must be at least 1 token")
-        if not self.sample_interval_s > 0:
-            raise ConfigError(f"sample_interval_s is {self.sample_interval_s}; it must be above 0")
+        if not self.sample_interval_s >= 0.001:
+            raise ConfigError(f"sample_interval_s is {self.sample_interval_s}; it must be at least 0.001")
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}; it must not be negative")
         check_hardware("", RoleHardware(tp=self.tp, pp=self.pp, power_cap=self.power_cap))
         if self.gpus_per_node is not None:
             largest = max(self.hardware_of(role).num_gpus for role in self.roles)

@@ -33,6 +33,10 @@ class Lengths:
             raise ConfigError(f"lengths maximum is {self.maximum}; it must be at least 1 token")
 
 
+MAX_REQUESTS = 50_000_000
+"""Of a phase: more would not fit into memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
     """A stretch of time with one kind of traffic."""
@@ -59,6 +63,11 @@ class Phase:
         if not 0 <= self.request_rate < inf:
             raise ConfigError(
                 f"phase {self.name}: request_rate is {self.request_rate}; it must be a finite number and not negative"
+            )
+        if self.request_rate * self.duration_s > MAX_REQUESTS:
+            raise ConfigError(
+                f"phase {self.name}: {self.request_rate:g} requests/s for {self.duration_s:g} s are more than "
+                f"{MAX_REQUESTS:,}; lower request_rate or duration_s"
             )
 
 

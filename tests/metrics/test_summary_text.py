@@ -63,7 +63,7 @@ def test_a_run():
         "Live verified True",
         "Note beware of [brackets]",
         "TTFT 125 125 145 149.5 150",
-        "KV transfer 20 20 20 20 20",
+        "KV transfer 10 10 18 19.80 20",
         "4.00 s one prefill to decode 1.000 s 0.500 s KV <full>",
     ):
         assert line in lines

@@ -93,6 +93,9 @@ FAULTS = [
     ("live: {kv_between_nodes: udp}", "live.kv_between_nodes is 'udp'; use object_store or tcp"),
     ("1: 2", "1 is not a known key; use engine, gpu, gpu_link, gpus_per_node, handoff, hardware, instances, link, live, max_context, "
      "model, name, planner, power_cap, pp, router, sample_interval_s, seed, slo, stage_link, tp, workload"),
+    ("seed: -1", "seed is -1; it must not be negative"),
+    ("sample_interval_s: 1e-9", "sample_interval_s is 1e-09; it must be at least 0.001"),
+    ("planner: {interval_s: 1e-7}", "planner.interval_s is 1e-07; it must be at least 0.001"),
     ("tp: true", "tp is true, expected an integer"),
     ("tp: '4'", 'tp is "4", expected an integer'),
     ("tp: 4.5", "tp is 4.5, expected an integer"),
@@ -184,7 +187,7 @@ lengths = st.builds(Lengths, mean=st.floats(1, 1e6), sigma=st.floats(0, 3), maxi
     Lengths, mean=st.floats(1, 1e6), kind=st.just("fixed")
 )
 phases = st.builds(
-    Phase, name=words, duration_s=positive, request_rate=positive, prompt=lengths, output=lengths,
+    Phase, name=words, duration_s=st.floats(1e-9, 1e4), request_rate=st.floats(1e-9, 1e3), prompt=lengths, output=lengths,
     arrivals=st.just("gamma"), burstiness=positive,
 )  # fmt: skip
 workloads = st.builds(WorkloadSpec, phases=st.lists(phases, max_size=3), num_requests=st.none() | counts) | st.builds(
@@ -202,7 +205,7 @@ scenarios = st.builds(
     planner=st.just(PlannerConfig())
     | st.builds(PlannerConfig, policy=st.just("load"), load=st.builds(LoadThresholds, votes=counts)),
     max_context=st.none() | counts,
-    seed=st.integers(),
+    seed=st.integers(min_value=0),
 )
 
 
