@@ -15,6 +15,7 @@ from actors.supervisor import Supervisor
 from cluster.role import Role
 from cluster.step_log import StepRow
 from metrics.records import Column
+from planner.decision import How, RoleOrder
 from scenario.loading import load_scenario
 from scenario.requests import requests_of
 from sim.run import simulate, tools_of
@@ -80,11 +81,23 @@ class DyingRouters(InProcess):
 
 
 async def kill_routers(supervisor: Supervisor) -> None:
-    for number, at_s in enumerate(DEATHS_S, start=1):
+    for at_s in DEATHS_S:
         await asyncio.sleep(supervisor.clock.delay_s(at_s))
-        await supervisor.router.die()
-        while len(supervisor.recoveries) < number or np.isnan(supervisor.recoveries[-1].recovered_s):
-            await asyncio.sleep(0.01)
+        await kill_router(supervisor)
+
+
+async def kill_router(supervisor: Supervisor) -> None:
+    known = len(supervisor.recoveries)
+    await supervisor.router.die()
+    while len(supervisor.recoveries) == known or np.isnan(supervisor.recoveries[-1].recovered_s):
+        await asyncio.sleep(0.01)
+
+
+async def change_a_role_and_kill_the_router(supervisor: Supervisor) -> None:
+    await asyncio.sleep(supervisor.clock.delay_s(5.0))
+    order = RoleOrder(1, 0, Role.DECODE, "test", "for a test", How.DRAIN)
+    assert await supervisor.router.change_role.remote(order)
+    await kill_router(supervisor)
 
 
 @pytest.mark.parametrize("handoff", [{}, {"initiative": "push", "mode": "layerwise"}], ids=["pull", "layerwise"])
@@ -110,3 +123,22 @@ def test_what_is_said_to_a_router_that_takes_over_is_not_lost(handoff: dict[str,
     undisturbed = simulate(scenario, trace, too_long).records
     late_s = result.records[:, Column.FINISHED_S] - undisturbed[:, Column.FINISHED_S]
     assert late_s.max() < 2 * len(scenario.roles) * SLOW_S + 1  # the second router dies as soon as it is in office
+
+
+def test_a_role_change_outlives_the_router_that_ordered_it() -> None:
+    changes = {"workload.phases": [PHASE], "planner.policy": "static", "live.kv_bytes_scale": 0}
+    scenario = load_scenario("demo", changes)
+    trace, too_long, _ = requests_of(scenario)
+    tools = tools_of(scenario)
+    result = replay_in_process(
+        scenario,
+        trace,
+        too_long,
+        tools=tools,
+        disturb=change_a_role_and_kill_the_router,
+        deployment=DyingRouters(scenario, tools),
+    )
+    check_nothing_lost(result)
+    (change,) = result.role_changes
+    assert (change.instance, change.old_role, change.new_role) == (1, "prefill", "decode")
+    assert 5.0 <= change.decided_s <= change.served_s < 9.0
