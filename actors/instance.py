@@ -123,7 +123,7 @@ class InstanceActor:
         self._forsaken: set[int] = set()
         """Requests that leave this instance without having ended."""
         self._drained_s = nan
-        self._cause = ""
+        self._cause = self._reason = ""
         self._pin: Role | None = None
         self._rows_seen = [0 for _ in self._core.logs]
         self._timer: asyncio.TimerHandle | None = None
@@ -407,6 +407,7 @@ class InstanceActor:
             prompts=[*core.scheduler.waiting, *(one for batch in core.batches for one in batch.prefilling)],
             outgoing=list(self._outlet.offers.values()),
             pin=self._pin,
+            reason=self._reason,
             incoming=list(self._offers.values()),
             decoding=[one for batch in core.batches for one in (*batch.members.values(), *batch.ready)],
             progress=self._outbox.progress(),
@@ -424,7 +425,7 @@ class InstanceActor:
         now = self._catch_up()
         if term != self._term:
             return None
-        self._cause, self._drained_s = order.cause, nan
+        self._cause, self._reason, self._drained_s = order.cause, order.reason, nan
         change = self._runner.flip if order.how is How.FLIP else self._runner.begin_drain
         turned_away = change(order.role, order.epoch, now)
         if turned_away is None:

@@ -112,6 +112,8 @@ class Inventory:
     """KV that waits here to be pulled."""
     pin: Role | None
     """The role set for it by hand."""
+    reason: str
+    """Why it was last told to change its role."""
     incoming: list[Offer]
     """Handoffs accepted here, in line or on their way."""
     decoding: list[Request]

@@ -535,7 +535,7 @@ class RouterActor:
                 self._pins[index] = found.pin
             self._heard_s[index] = time.monotonic()
             self._loads[index] = found.load
-            self._recall_role(index, found.load)
+            self._recall_role(index, found.load, found.reason)
             if found.load.target is None:
                 self._core.open(index, found.load.role)
         self._tell_pins()
@@ -547,11 +547,11 @@ class RouterActor:
         self._calls.spawn(self._export_forever())
         return self._ledger.ended | set(self._tracker.live)
 
-    def _recall_role(self, index: int, load: LoadView) -> None:
+    def _recall_role(self, index: int, load: LoadView, reason: str) -> None:
         """What the history lacks: a role change ordered since the last snapshot, and whether one is over."""
         role = load.target if load.phase is Phase.DRAINING else load.role
         if role is not None and role is not self._history.role_of(index) and not self._history.is_changing(index):
-            self._history.change_begins(index, role, "ordered by a router that died", load.serving_since_s)
+            self._history.change_begins(index, role, reason, load.serving_since_s)
         if load.phase is Phase.SERVING:
             self._history.serves(index, load.role, self._clock.now())
 

@@ -140,5 +140,5 @@ def test_a_role_change_outlives_the_router_that_ordered_it() -> None:
     )
     check_nothing_lost(result)
     (change,) = result.role_changes
-    assert (change.instance, change.old_role, change.new_role) == (1, "prefill", "decode")
+    assert (change.instance, change.old_role, change.new_role, change.reason) == (1, "prefill", "decode", "for a test")
     assert 5.0 <= change.decided_s <= change.served_s < 9.0

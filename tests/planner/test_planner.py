@@ -123,7 +123,7 @@ def test_an_observation_knows_how_old_it_is():
             {"policy": "loud"},
             "planner.policy is 'loud'; did you mean load?",
         ),
-        ({"interval_s": 0.0}, "planner.interval_s is 0.0; it must be above 0"),
+        ({"interval_s": 0.0}, "planner.interval_s is 0.0; it must be at least 0.001"),
         ({"drain_timeout_s": -1.0}, "planner.drain_timeout_s is -1.0; it must be above 0"),
         ({"min_prefill": 0}, "planner.min_prefill is 0; it must be at least 1"),
         ({"min_decode": 0}, "planner.min_decode is 0; it must be at least 1"),
