@@ -83,12 +83,10 @@ class Intake:
         self.transfers: list[TransferTimes] = []
         self.num_refused = 0
 
-    def start(
-        self, clock: Clock, catch_up: Callable[[], float], peers: dict[int, Any], wire: KvWire | None = None
-    ) -> None:
+    def start(self, clock: Clock, catch_up: Callable[[], float], peers: dict[int, Any], wire: KvWire | None) -> None:
         """`catch_up` does what is due and returns now; `peers` are handles by index, kept up to date by the owner.
 
-        wire: brings KV from other nodes, instead of the object store.
+        wire: brings KV from other nodes; None leaves that to the object store.
         """
         self._clock, self._catch_up, self._peers, self._wire = clock, catch_up, peers, wire
         self._budget = ByteBudget(self._budget_bytes)

@@ -621,18 +621,16 @@ class RouterActor:
             handed_over=tuple(handed_over),
             planner_words=self._planner_words,
             deeds=tuple(deeds),
-            legacy=Legacy(self._history, self._control_s, self._num_refused, self._num_ignored, await self.toll()),
+            legacy=Legacy(self._history, self._control_s, self._num_refused, self._num_ignored, self._counted()),
         )
 
     async def toll(self) -> Toll:
         """What faults have cost until now."""
-        return Toll(
-            self._num_disturbed,
-            self._num_resumed,
-            self._recomputed_tokens,
-            self._num_failed,
-            tuple(self._ledger.refusals()),
-        )
+        return replace(self._counted(), refusals=tuple(self._ledger.refusals()))
+
+    def _counted(self) -> Toll:
+        """Without the refusals, which only the deeds know: finding them takes a look at every transfer."""
+        return Toll(self._num_disturbed, self._num_resumed, self._recomputed_tokens, self._num_failed)
 
     async def unfinished(self) -> list[Request]:
         """Requests that have not ended, as they were when they were heard of last."""

@@ -28,8 +28,9 @@ ANSWER_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 300.0
 """A new process has to load Ray and torch first, which takes minutes on a host that is very busy."""
 SNAPSHOT_TIMEOUT_S = 15.0
-PORT_TIMEOUT_S = 10.0
 """A router that takes longer to say how things stand counts as hung."""
+PORT_TIMEOUT_S = 10.0
+"""A new exporter waits so long for the port of the one before."""
 
 
 @dataclass(slots=True)

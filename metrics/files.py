@@ -43,8 +43,8 @@ def write_run(
     summary = summarize(result, slo, gaps)
     if report and curves is None:
         curves = Curves.of(result, gaps)
-    contents = run_files(result, slo, summary, scenario_yaml, curves=curves, timeline=timeline, report=report)
-    write_files(out_dir, contents)
+    drawn = curves if report else None
+    write_files(out_dir, run_files(result, slo, summary, scenario_yaml, drawn, timeline=timeline))
     return summary
 
 
@@ -53,23 +53,19 @@ def run_files(
     slo: SloSpec,
     summary: Summary,
     scenario_yaml: str,
+    curves: Curves | None,
     *,
-    curves: Curves | None = None,
     timeline: bool = True,
-    report: bool = True,
 ) -> Contents:
-    """The contents of every file of a run. `report`: report.html, and what others are made from later.
-
-    curves: those of `result`, where the caller has them already.
-    """
-    drawn = (curves or Curves.of(result)) if report else None
+    """The contents of every file of a run. curves: those of `result`; without, there is no report.html, nor what others
+    are made from later."""
     return {
         "scenario.yaml": [scenario_yaml.encode()],
         REQUESTS: request_lines(result.records, slo),
         "timeline.json": [render_timeline(result)] if timeline else None,
-        "report.html": [render_report(result, slo, summary, drawn, scenario_yaml)] if drawn else None,
-        CURVES: [plain_curves(drawn)] if drawn else None,
-        STORY: [orjson.dumps(story_of(result, slo).plain())] if report else None,
+        "report.html": [render_report(result, slo, summary, curves, scenario_yaml)] if curves else None,
+        CURVES: [plain_curves(curves)] if curves else None,
+        STORY: [orjson.dumps(story_of(result, slo).plain())] if curves else None,
         SUMMARY: [to_json(summary)],
     }
 

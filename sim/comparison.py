@@ -62,7 +62,7 @@ def run_variant(variant: Variant, *, keep_files: bool) -> Outcome:
     gaps = itl(result)
     summary = summarize(result, scenario.slo, gaps)
     curves = Curves.of(result, gaps)
-    contents = run_files(result, scenario.slo, summary, dump_scenario(scenario), curves=curves) if keep_files else {}
+    contents = run_files(result, scenario.slo, summary, dump_scenario(scenario), curves) if keep_files else {}
     return Outcome(
         name=name,
         settings=settings,

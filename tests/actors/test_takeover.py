@@ -10,17 +10,21 @@ import ray.exceptions
 
 from actors.instance import InstanceActor
 from actors.messages import Inventory
+from actors.replay import Disturb
 from actors.router import RouterActor
 from actors.supervisor import Supervisor
 from cluster.role import Role
 from cluster.step_log import StepRow
 from metrics.records import Column
+from metrics.run import RunResult
 from planner.decision import How, RoleOrder
 from scenario.loading import load_scenario
 from scenario.requests import requests_of
+from scenario.spec import Scenario
 from sim.run import simulate, tools_of
 from tests.actors.in_process import Handle, InProcess, replay_in_process
 from tests.actors.nothing_lost import check_nothing_lost
+from workload.trace import Trace
 
 PHASE = {
     "duration_s": 12,
@@ -100,16 +104,20 @@ async def change_a_role_and_kill_the_router(supervisor: Supervisor) -> None:
     await kill_router(supervisor)
 
 
-@pytest.mark.parametrize("handoff", [{}, {"initiative": "push", "mode": "layerwise"}], ids=["pull", "layerwise"])
-def test_what_is_said_to_a_router_that_takes_over_is_not_lost(handoff: dict[str, str]) -> None:
+def replayed(disturb: Disturb, handoff: dict[str, str]) -> tuple[Scenario, Trace, RunResult]:
     changes = {"workload.phases": [PHASE], "planner.policy": "static", "live.kv_bytes_scale": 0, "handoff": handoff}
     scenario = load_scenario("demo", changes)
     trace, too_long, _ = requests_of(scenario)
     tools = tools_of(scenario)
-    result = replay_in_process(
-        scenario, trace, too_long, tools=tools, disturb=kill_routers, deployment=DyingRouters(scenario, tools)
-    )
+    deployment = DyingRouters(scenario, tools)
+    result = replay_in_process(scenario, trace, too_long, tools=tools, disturb=disturb, deployment=deployment)
     check_nothing_lost(result)
+    return scenario, trace, result
+
+
+@pytest.mark.parametrize("handoff", [{}, {"initiative": "push", "mode": "layerwise"}], ids=["pull", "layerwise"])
+def test_what_is_said_to_a_router_that_takes_over_is_not_lost(handoff: dict[str, str]) -> None:
+    scenario, trace, result = replayed(kill_routers, handoff)
     assert [recovery["who"] for recovery in result.live["recoveries"]] == ["router"] * len(DEATHS_S)
     assert result.live["requests_disturbed"] == 0
     handed_over = result.records[:, Column.DECODE_INSTANCE] >= 0
@@ -120,25 +128,13 @@ def test_what_is_said_to_a_router_that_takes_over_is_not_lost(handoff: dict[str,
         spans = [span for span in result.role_spans if span.instance == index]
         assert spans[0].start_s == 0
         assert all(one.end_s == other.start_s for one, other in pairwise(spans))
-    undisturbed = simulate(scenario, trace, too_long).records
+    undisturbed = simulate(scenario, trace).records
     late_s = result.records[:, Column.FINISHED_S] - undisturbed[:, Column.FINISHED_S]
     assert late_s.max() < 2 * len(scenario.roles) * SLOW_S + 1  # the second router dies as soon as it is in office
 
 
 def test_a_role_change_outlives_the_router_that_ordered_it() -> None:
-    changes = {"workload.phases": [PHASE], "planner.policy": "static", "live.kv_bytes_scale": 0}
-    scenario = load_scenario("demo", changes)
-    trace, too_long, _ = requests_of(scenario)
-    tools = tools_of(scenario)
-    result = replay_in_process(
-        scenario,
-        trace,
-        too_long,
-        tools=tools,
-        disturb=change_a_role_and_kill_the_router,
-        deployment=DyingRouters(scenario, tools),
-    )
-    check_nothing_lost(result)
+    _, _, result = replayed(change_a_role_and_kill_the_router, {})
     (change,) = result.role_changes
     assert (change.instance, change.old_role, change.new_role, change.reason) == (1, "prefill", "decode", "for a test")
     assert 5.0 <= change.decided_s <= change.served_s < 9.0
